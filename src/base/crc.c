@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/crc.h"
+
+#include <isa-l/crc.h>
+
+/* ISA-L takes an int: longer input goes in pieces. */
+#define MAX_PIECE ((size_t)1 << 30)
+
+uint32_t fl_crc32c(uint32_t crc, const void *p, size_t len)
+{
+    unsigned char *b = (unsigned char *)p; /* ISA-L only reads, but its prototype lacks the const */
+
+    /* crc32_iscsi is the bare register: both inversions are the caller's. */
+    crc = ~crc;
+    while (len > MAX_PIECE) {
+        crc = crc32_iscsi(b, (int)MAX_PIECE, crc);
+        b += MAX_PIECE;
+        len -= MAX_PIECE;
+    }
+    return ~crc32_iscsi(b, (int)len, crc);
+}
+
+uint32_t fl_crc32(uint32_t crc, const void *p, size_t len)
+{
+    /* Unlike crc32_iscsi, this one inverts inside. */
+    return crc32_gzip_refl(crc, p, len);
+}
+
+/* One step of the register for all 256 values of a byte, computed on each call: this version is for tests. */
+static uint32_t update_by_table(uint32_t crc, const uint8_t *b, size_t len, uint32_t poly)
+{
+    uint32_t table[256];
+
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t r = i;
+
+        for (int bit = 0; bit < 8; bit++)
+            r = r & 1 ? r >> 1 ^ poly : r >> 1;
+        table[i] = r;
+    }
+    crc = ~crc;
+    while (len--)
+        crc = crc >> 8 ^ table[(crc ^ *b++) & 0xff];
+    return ~crc;
+}
+
+uint32_t fl_crc32c_portable(uint32_t crc, const void *p, size_t len)
+{
+    return update_by_table(crc, p, len, 0x82f63b78);
+}
+
+uint32_t fl_crc32_portable(uint32_t crc, const void *p, size_t len)
+{
+    return update_by_table(crc, p, len, 0xedb88320);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/crc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/unit.h"
+
+typedef uint32_t crc_fn(uint32_t crc, const void *p, size_t len);
+
+/* Each implementation runs the whole table of its polynomial. */
+static const struct {
+    const char *name;
+    crc_fn *fn;
+    int castagnoli;
+} impls[] = {
+    {"fl_crc32c", fl_crc32c, 1},
+    {"fl_crc32c_portable", fl_crc32c_portable, 1},
+    {"fl_crc32", fl_crc32, 0},
+    {"fl_crc32_portable", fl_crc32_portable, 0},
+};
+
+static uint8_t zeros[32], ones[32], up[32], down[32];
+
+/* RFC 3720 B.4 (written there as bytes, least significant first); the check values of both polynomials. */
+static const struct {
+    const void *p;
+    size_t len;
+    uint32_t crc32c;
+    uint32_t crc32;
+} vectors[] = {
+    {"", 0, 0, 0},
+    {"a", 1, 0xc1d04330, 0xe8b7be43},
+    {"123456789", 9, 0xe3069283, 0xcbf43926},
+    {zeros, 32, 0x8a9136aa, 0x190a55ad},
+    {ones, 32, 0x62a8ab43, 0xff6cab0b},
+    {up, 32, 0x46dd794e, 0x91267e8a},
+    {down, 32, 0x113fdb5c, 0x9ab0ef72},
+};
+
+static void vectors_hold(void **state)
+{
+    for (size_t i = 0; i < FL_ARRAY_LEN(impls); i++) {
+        for (size_t v = 0; v < FL_ARRAY_LEN(vectors); v++) {
+            uint32_t want = impls[i].castagnoli ? vectors[v].crc32c : vectors[v].crc32;
+            uint32_t got = impls[i].fn(0, vectors[v].p, vectors[v].len);
+
+            if (got != want)
+                fail_msg("%s, vector %zu: %08x, not %08x", impls[i].name, v, got, want);
+        }
+    }
+}
+
+static void pieces_chain(void **state)
+{
+    uint8_t buf[1021];
+
+    srand(1);
+    for (size_t i = 0; i < sizeof(buf); i++)
+        buf[i] = (uint8_t)rand();
+    for (size_t i = 0; i < FL_ARRAY_LEN(impls); i++) {
+        uint32_t whole = impls[i].fn(0, buf, sizeof(buf));
+
+        for (size_t cut = 0; cut <= sizeof(buf); cut++) {
+            uint32_t crc = impls[i].fn(0, buf, cut);
+
+            assert_int_equal(impls[i].fn(crc, buf + cut, sizeof(buf) - cut), whole);
+        }
+    }
+}
+
+static void agrees_with_portable(void **state)
+{
+    enum { LEN = 70000 };
+    uint8_t *buf = malloc(LEN);
+
+    srand(2);
+    for (size_t i = 0; i < LEN; i++)
+        buf[i] = (uint8_t)rand();
+    for (size_t len = 0; len < LEN; len = len * 3 / 2 + 1) {
+        for (size_t at = 0; at < 17 && at + len <= LEN; at++) {
+            assert_int_equal(fl_crc32c(0, buf + at, len), fl_crc32c_portable(0, buf + at, len));
+            assert_int_equal(fl_crc32(0, buf + at, len), fl_crc32_portable(0, buf + at, len));
+        }
+    }
+    free(buf);
+}
+
+int main(void)
+{
+    memset(ones, 0xff, sizeof(ones));
+    for (int i = 0; i < 32; i++) {
+        up[i] = (uint8_t)i;
+        down[i] = (uint8_t)(31 - i);
+    }
+    return FL_UNIT_RUN(cmocka_unit_test(vectors_hold), cmocka_unit_test(pieces_chain),
+                       cmocka_unit_test(agrees_with_portable));
+}
