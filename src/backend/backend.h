@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a namespace stands on: null, ram, file. A backend is opened once and used from several loops, each through a channel
+ * of its own (struct fl_chan). Offsets and lengths are bytes and multiples of the block length; the caller has checked
+ * the range. Used by the target and, for file:, ram: and null: URLs, by the host.
+ */
+#ifndef FL_BACKEND_BACKEND_H
+#define FL_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <farlane/error.h>
+
+#include "base/list.h"
+#include "base/url.h"
+#include "loop/loop.h"
+
+struct fl_backend;
+struct fl_chan;
+
+enum fl_bio_op {
+    FL_BIO_READ,
+    FL_BIO_WRITE,
+    FL_BIO_FLUSH, /* everything completed before is durable */
+    FL_BIO_ZERO,  /* write zeroes; may release the space (FL_BIO_F_MAY_TRIM) */
+    FL_BIO_TRIM,  /* deallocate: reads give zeroes afterwards */
+};
+
+#define FL_BIO_F_FUA 1u      /* durable when done */
+#define FL_BIO_F_MAY_TRIM 2u /* ZERO: deallocating is welcome (DEAC) */
+
+struct fl_bio {
+    enum fl_bio_op op;
+    uint32_t flags;
+    uint64_t off;
+    uint64_t len;            /* bytes; READ and WRITE: the sum of iov */
+    const struct iovec *iov; /* caller's until done; any alignment (a backend that needs alignment copies) */
+    uint32_t nr_iov;
+    /* result: 0 or negative errno (-EIO, -ENOSPC, ...). May run inside fl_chan_submit. */
+    void (*done)(struct fl_bio *bio, int result);
+    /* the backend's */
+    struct fl_list link;
+    uint64_t priv[10];
+};
+
+struct fl_backend_ops {
+    const char *kind; /* "ram" */
+    int (*open)(const struct fl_url *url, struct fl_backend **backend, struct fl_error *err);
+    void (*close)(struct fl_backend *backend); /* no channel is left */
+    int (*chan_open)(struct fl_backend *backend, struct fl_loop *loop, struct fl_chan **chan);
+    void (*chan_close)(struct fl_chan *chan); /* nothing in flight */
+    void (*submit)(struct fl_chan *chan, struct fl_bio *bio);
+    int (*flush_submissions)(struct fl_chan *chan); /* hand over what submit gathered (io_uring); 0 when not needed */
+    int (*poll)(struct fl_chan *chan);              /* reap completions: how many */
+    int (*fd)(struct fl_chan *chan);                /* readable when poll would reap something; -1: never needed */
+    int (*resize)(struct fl_backend *backend, uint64_t len, struct fl_error *err); /* any thread */
+    /* Small state that lives as long as the data: reservations. -EOPNOTSUPP where nothing outlives the process. Blocking, atomic. */
+    int (*state_load)(struct fl_backend *backend, void *buf, size_t cap); /* length or -ENOENT */
+    int (*state_save)(struct fl_backend *backend, const void *buf, size_t len);
+};
+
+struct fl_backend {
+    const struct fl_backend_ops *ops;
+    uint32_t block_len;
+    uint64_t len;    /* bytes; read with relaxed atomics (changes by resize) */
+    bool sync;       /* submit always completes inside the call, without sleeping */
+    bool volatile_cache; /* a completed write may be lost until FLUSH */
+    bool trims;      /* TRIM frees space */
+    bool read_only;
+    uint8_t uuid[16]; /* stable identity of the data (file: kept with it), else random */
+    char spec[512];  /* as the user wrote it, for people */
+    /* Direct reads: where the bytes lie in memory, stable until close (resize keeps the address). NULL: no such thing. */
+    const uint8_t *mem;
+    bool mem_repeats; /* mem is one FL_POOL_MAX_LEN window that stands for every offset (null) */
+};
+
+struct fl_chan {
+    const struct fl_backend_ops *ops;
+    struct fl_backend *backend;
+    struct fl_loop *loop; /* NULL: the owner polls (fl_chan_poll), nothing is registered on a loop */
+};
+
+/* kind of url: FL_URL_FILE, FL_URL_RAM, FL_URL_NULL. */
+int fl_backend_open(const struct fl_url *url, struct fl_backend **backend, struct fl_error *err);
+void fl_backend_close(struct fl_backend *backend);
+
+/* With a loop, the channel registers its own poller and watch there, and calls done() from that loop. */
+int fl_chan_open(struct fl_backend *backend, struct fl_loop *loop, struct fl_chan **chan);
+void fl_chan_close(struct fl_chan *chan);
+static inline void fl_chan_submit(struct fl_chan *chan, struct fl_bio *bio) { chan->ops->submit(chan, bio); }
+
+static inline uint64_t fl_backend_len(const struct fl_backend *b) { return __atomic_load_n(&b->len, __ATOMIC_RELAXED); }
+
+#endif

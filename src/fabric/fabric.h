@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam between an NVMe transport and the target. A transport (tcp, later rdma, pair) turns connections into struct
+ * fl_conn and capsules into struct fl_cmd; what the target does with them it learns through struct fl_handler.
+ *
+ * One connection is one NVMe queue (Fabrics 1.1, 2.3). A connection and its commands live on one loop at a time; all calls
+ * in both directions are made on that loop's thread.
+ *
+ * The life of a command:
+ *   transport -> handler->command(cmd)       the capsule is here; cmd->sqe is the host's, unchecked
+ *   target    -> fl_cmd_fetch(cmd)           only for data from the host: cmd->data, cmd->data_len say where to and how much
+ *   transport -> handler->data_ready(cmd)    the data is there, or cmd->transport_status says why not
+ *   target    -> fl_cmd_complete(cmd)        cqe set; data_len bytes of cmd->data go to the host first when cmd->to_host
+ *   transport -> handler->released(cmd)      the transport will not touch cmd->data again; cmd is reused after this call
+ * Every command that was given to the target is completed by it exactly once, also after the connection died (the
+ * transport then sends nothing and only releases). released() may be called from inside fl_cmd_complete.
+ */
+#ifndef FL_FABRIC_FABRIC_H
+#define FL_FABRIC_FABRIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <farlane/error.h>
+
+#include "base/address.h"
+#include "base/list.h"
+#include "loop/loop.h"
+#include "mem/pool.h"
+#include "wire/nvme.h"
+
+struct fl_cmd;
+struct fl_conn;
+
+struct fl_handler {
+    /* A connection was accepted and its transport is ready; no command came yet. Sets conn->user. */
+    void (*opened)(struct fl_conn *conn, void *listener_user);
+    void (*command)(struct fl_cmd *cmd);
+    void (*data_ready)(struct fl_cmd *cmd);
+    void (*released)(struct fl_cmd *cmd);
+    /* The connection is gone (closed by either side, or broken), all its commands are released. Last call; conn is freed after it. */
+    void (*closed)(struct fl_conn *conn, const char *why);
+};
+
+struct fl_cmd {
+    struct fl_nvme_sqe sqe;
+    struct fl_nvme_cqe cqe; /* the target sets dw0, dw1 and status by fl_cmd_finish; sqhd and cid by the same */
+    struct fl_conn *conn;
+
+    /* Data. data points to a pool buffer, to the namespace's own memory, or to the capsule (see below). */
+    void *data;
+    uint32_t data_len;
+    bool to_host;
+
+    /* What the SQE's SGL describes, checked by the transport for its own rules: the length in all, and how much of it
+     * came in the capsule. SGL forms that the transport does not know arrive with transport_status set. */
+    uint32_t sgl_len;
+    bool in_capsule;
+    /* Set when the whole in-capsule data is at hand (and its digest right): a synchronous user may use it in place, only
+     * inside the call of command(). Otherwise NULL, and fl_cmd_fetch brings it. */
+    const void *capsule_data;
+    fl_nvme_status transport_status; /* not 0: complete the command with this status */
+
+    /* The target's. */
+    void *buf; /* pool buffer to put back in released(), or NULL */
+    struct fl_pool_wait wait;
+    struct fl_list link;
+    uint64_t start_ns;
+    union {
+        void *ptr[14];
+        uint64_t word[14];
+    } user;
+};
+
+struct fl_conn_info { /* what was asked, offered and used; for status output and logs */
+    char peer[64], local[64];
+    const char *transport; /* "tcp" */
+    bool hdgst_asked, ddgst_asked, hdgst, ddgst;
+    uint32_t max_h2c_len, maxr2t, pda_host, pda_ctrl; /* TCP */
+    uint64_t rx_len, tx_len, nr_pdus_rx, nr_pdus_tx, nr_digest_errors;
+};
+
+struct fl_conn_ops {
+    int (*set_depth)(struct fl_conn *conn, uint32_t nr_cmds);
+    void (*set_limits)(struct fl_conn *conn, uint32_t capsule_data_len);
+    void (*fetch)(struct fl_cmd *cmd);
+    void (*complete)(struct fl_cmd *cmd);
+    void (*close)(struct fl_conn *conn, const char *why);
+    void (*move)(struct fl_conn *conn, struct fl_loop *loop, struct fl_pool *pool, void (*moved)(struct fl_conn *conn));
+    void (*info)(const struct fl_conn *conn, struct fl_conn_info *info);
+};
+
+struct fl_conn {
+    const struct fl_conn_ops *ops;
+    const struct fl_handler *handler;
+    struct fl_loop *loop;
+    struct fl_pool *pool; /* of the same loop */
+    void *user;           /* the target's */
+    uint16_t sqhd;        /* next submission queue head that a response tells */
+    uint16_t sq_len;      /* SQSIZE + 1; 0 before Connect */
+    uint16_t qid;
+    bool sq_flow_off; /* agreed at Connect (CATTR bit 2): a response may be folded into the data (TCP SUCCESS) */
+    bool dead;        /* nothing reaches the host any more; the target may hurry to complete what is left */
+};
+
+/* Room for nr_cmds commands at a time (called at Connect, when SQSIZE is known; 1 before). A host that sends more than that at a
+ * time breaks the protocol and is disconnected. -ENOMEM leaves the old depth. */
+static inline int fl_conn_set_depth(struct fl_conn *conn, uint32_t nr_cmds) { return conn->ops->set_depth(conn, nr_cmds); }
+/* Most in-capsule data (bytes) from now on; a larger capsule is a fatal transport error. 8192 before Connect. */
+static inline void fl_conn_set_capsule_len(struct fl_conn *conn, uint32_t len) { conn->ops->set_limits(conn, len); }
+/* May be called from any callback of conn; closed() follows, never inside this call. */
+static inline void fl_conn_close(struct fl_conn *conn, const char *why) { conn->ops->close(conn, why); }
+/* Takes conn to another loop; allowed while exactly one command (Connect) is with the target. moved() runs on the new loop. */
+static inline void fl_conn_move(struct fl_conn *conn, struct fl_loop *loop, struct fl_pool *pool,
+                                void (*moved)(struct fl_conn *conn))
+{
+    conn->ops->move(conn, loop, pool, moved);
+}
+static inline void fl_conn_info(const struct fl_conn *conn, struct fl_conn_info *info) { conn->ops->info(conn, info); }
+
+/* Brings cmd->data_len bytes (at most sgl_len, not 0) from the host to cmd->data. */
+static inline void fl_cmd_fetch(struct fl_cmd *cmd) { cmd->conn->ops->fetch(cmd); }
+
+/* Sends the data (to_host and status success) and the response. */
+static inline void fl_cmd_complete(struct fl_cmd *cmd) { cmd->conn->ops->complete(cmd); }
+
+/* ---- listening ---- */
+
+struct fl_listener;
+
+struct fl_listen_options {
+    struct fl_loop *loop;
+    struct fl_pool *pool;
+    const struct fl_handler *handler;
+    void *listener_user;
+    struct fl_addr addr; /* port 0: any; fl_listener_addr tells which */
+    bool hdgst, ddgst;   /* digests that may be agreed (both true by default) */
+    uint32_t max_h2c_len; /* MAXH2CDATA, 4096..; 0: default */
+    uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */
+    uint32_t pda;         /* CPDA in bytes: 4 (default)..128 */
+    uint32_t setup_timeout_ms; /* ICReq and Connect must come within; 0: default 10 s */
+};
+
+struct fl_transport {
+    const char *name; /* "tcp" */
+    /* -EADDRNOTAVAIL and -EADDRINUSE are told apart in errno and text. */
+    int (*listen)(const struct fl_listen_options *options, struct fl_listener **listener, struct fl_error *err);
+    void (*unlisten)(struct fl_listener *listener); /* connections that were accepted stay */
+    void (*listener_addr)(const struct fl_listener *listener, struct fl_addr *addr);
+};
+
+extern const struct fl_transport fl_tcp_transport;
+/* NULL when there is none of that name. */
+const struct fl_transport *fl_transport_find(const char *name);
+
+#endif

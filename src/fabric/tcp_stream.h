@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One NVMe/TCP byte stream, both directions, without I/O: framing, header and data digests, placing of received data,
+ * gathering of what is to be sent. Both roles use it (tcp_target, tcp_host); sockets, tests, fuzzers and the pair
+ * transport move the bytes:
+ *
+ *   n = fl_tcp_stream_rx_iov(s, iov);  got = readv(fd, iov, n);  r = fl_tcp_stream_rx_done(s, got);
+ *   n = fl_tcp_stream_tx_iov(s, iov);  put = writev(fd, iov, n); fl_tcp_stream_tx_done(s, put);
+ *
+ * Received payload goes straight to the place that the owner names when the header has come; what came together with
+ * the header is copied there from the stream buffer. Sent headers are copied into the stream's buffer (neighbours
+ * merge into one iovec); sent payload is referenced, never copied.
+ */
+#ifndef FL_FABRIC_TCP_STREAM_H
+#define FL_FABRIC_TCP_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "wire/nvme_tcp.h"
+
+#define FL_TCP_STREAM_IOV_MAX 128
+
+struct fl_tcp_stream;
+
+union fl_tcp_pdu { /* a whole header, digest removed */
+    struct fl_tcp_hdr hdr;
+    struct fl_tcp_ic_req ic_req;
+    struct fl_tcp_ic_resp ic_resp;
+    struct fl_tcp_term term;
+    struct fl_tcp_cmd cmd;
+    struct fl_tcp_resp resp;
+    struct fl_tcp_data data;
+    struct fl_tcp_r2t r2t;
+    uint8_t bytes[128];
+};
+
+struct fl_tcp_stream_ops {
+    /*
+     * A header has come, checked by fl_tcp_hdr_check, its digest right. data_len is the payload that follows (0: payload()
+     * is not called). The owner says where it goes: fl_tcp_stream_place; or, if fl_tcp_stream_whole(), it may leave
+     * it in the stream buffer by fl_tcp_stream_keep; or neither: it is thrown away, and payload() is called with data NULL.
+     * Returns 0; -EAGAIN: stop here, header() of this PDU is called again after fl_tcp_stream_resume (only with
+     * nothing placed); -EPROTO with *fault filled: the stream is broken.
+     */
+    int (*header)(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, uint32_t data_len, struct fl_tcp_fault *fault);
+    /* All of the payload is there. data: where it lies in the stream buffer if kept, else NULL; digest_ok false: DDGST is wrong. */
+    int (*payload)(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const void *data, bool digest_ok,
+                   struct fl_tcp_fault *fault);
+    /* Everything up to and including the reference given with this token has left (or was dropped by fini/abort). */
+    void (*sent)(struct fl_tcp_stream *s, void *token);
+};
+
+struct fl_tcp_seg { /* private: one piece of what is to be sent */
+    const uint8_t *ptr;
+    uint32_t len;
+    bool own; /* lies in tx_buf: gives that many bytes of it back */
+    void *token;
+};
+
+struct fl_tcp_stream {
+    const struct fl_tcp_stream_ops *ops;
+    enum fl_tcp_role role;
+    struct fl_tcp_limits limits; /* what may be received now */
+    bool tx_hdgst, tx_ddgst;
+    uint8_t tx_pda; /* alignment of the data in PDUs that we send, bytes */
+
+    /* counters */
+    uint64_t rx_len, tx_len, nr_rx_pdus, nr_tx_pdus, nr_ddgst_errors;
+    struct fl_tcp_fault fault; /* why rx_done returned -EPROTO */
+
+    /* private: receive */
+    uint8_t *rx_buf;
+    uint32_t rx_cap, rx_head, rx_tail;
+    uint8_t rx_state;
+    bool rx_paused, rx_keep, rx_placed, rx_broken;
+    union fl_tcp_pdu pdu;
+    uint32_t pdu_data_len, pdu_left;
+    uint32_t rx_crc;
+    const struct iovec *place_iov; /* the owner's array, in place until payload() */
+    uint32_t place_nr, place_off;  /* place_off: bytes done of place_iov[0] */
+    struct iovec place_one;
+
+    /* private: transmit */
+    uint8_t *tx_buf;
+    uint32_t tx_cap, tx_head, tx_used;
+    struct fl_tcp_seg *segs;
+    uint32_t seg_cap, seg_head, nr_segs;
+    uint32_t seg_off; /* bytes of the first segment that have left */
+};
+
+/* nr_tx_pdus: how many PDUs may wait to be sent at a time (the owner never queues more). rx_cap: receive buffer, at least 16 KiB. */
+int fl_tcp_stream_init(struct fl_tcp_stream *s, const struct fl_tcp_stream_ops *ops, enum fl_tcp_role role,
+                       uint32_t nr_tx_pdus, uint32_t rx_cap);
+int fl_tcp_stream_set_tx_pdus(struct fl_tcp_stream *s, uint32_t nr_tx_pdus); /* grows; -ENOMEM leaves it */
+void fl_tcp_stream_fini(struct fl_tcp_stream *s); /* calls sent() for all that is left */
+
+/* Where the next received bytes shall go, in order: at most max pieces; 0: paused or broken, read nothing. */
+int fl_tcp_stream_rx_iov(struct fl_tcp_stream *s, struct iovec *iov, int max);
+/* n bytes were put there. 0; -EPROTO: the peer broke the protocol, s->fault tells how. */
+int fl_tcp_stream_rx_done(struct fl_tcp_stream *s, size_t n);
+/* Goes on after header() said -EAGAIN; same return as rx_done. */
+int fl_tcp_stream_resume(struct fl_tcp_stream *s);
+/* The stream ends in the middle of a PDU. */
+bool fl_tcp_stream_rx_partial(const struct fl_tcp_stream *s);
+
+/* Inside header(): */
+bool fl_tcp_stream_whole(const struct fl_tcp_stream *s); /* payload and digest are in the stream buffer already */
+void fl_tcp_stream_keep(struct fl_tcp_stream *s);
+void fl_tcp_stream_place(struct fl_tcp_stream *s, void *ptr);                         /* one piece of data_len */
+void fl_tcp_stream_place_iov(struct fl_tcp_stream *s, const struct iovec *iov, int nr, size_t skip); /* data_len from skip on; iov stays the caller's */
+
+/*
+ * Queues one PDU. hdr: its header, with type and flags (LAST, SUCCESS) and type's own fields set; hlen, pdo, plen and
+ * digest flags are filled in here. data: referenced until sent(token) (token may be NULL: no call). Digests are computed now.
+ */
+void fl_tcp_stream_send(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_t hlen, const struct iovec *data, int nr,
+                        void *token);
+static inline bool fl_tcp_stream_tx_pending(const struct fl_tcp_stream *s) { return s->nr_segs != 0; }
+int fl_tcp_stream_tx_iov(const struct fl_tcp_stream *s, struct iovec *iov, int max);
+void fl_tcp_stream_tx_done(struct fl_tcp_stream *s, size_t n);
+
+#endif
