@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * farlane's host side: namespaces, remote over NVMe over Fabrics or local, behind one interface.
+ *
+ *   struct fl_device *dev; struct fl_queue *q; struct fl_error err = {0};
+ *   fl_device_open("nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1", NULL, &dev, &err);
+ *   fl_queue_create(dev, 128, &q, &err);
+ *   fl_read(q, buf, 0, 65536, &err);
+ *
+ * Threads: a device may be used from any thread. A queue belongs to one thread at a time: its submissions, polling
+ * and destruction. Devices keep themselves alive (keep-alive, events, reconnect) by one service thread of the library.
+ */
+#ifndef FARLANE_HOST_H
+#define FARLANE_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <farlane/api.h>
+#include <farlane/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct fl_device;
+struct fl_queue;
+
+/* All times in milliseconds; 0 means the default that is named. */
+struct fl_device_options {
+    const char *hostnqn;            /* NULL: the machine's (/etc/nvme/hostnqn), else one that is made and kept for this user */
+    const uint8_t *hostid;          /* 16 bytes; NULL: belongs to the NQN */
+    uint32_t kato_ms;               /* keep-alive time-out; default 15000 */
+    uint32_t connect_timeout_ms;    /* default 5000 */
+    uint32_t fast_fail_ms;          /* I/O waiting for a lost target fails after it; default: never before loss_timeout */
+    uint32_t loss_timeout_ms;       /* give the target up after it; default 600000; UINT32_MAX: never */
+    uint32_t reconnect_delay_ms;    /* between attempts; default 2000 */
+    uint32_t io_timeout_ms;         /* an I/O without answer makes the queue reconnect; default 30000 */
+    bool hdgst, ddgst;              /* as ?hdgst=1&ddgst=1 in the URL */
+    bool no_reconnect;              /* the first loss is final */
+};
+
+struct fl_device_info {
+    char url[1024];      /* can be pasted back */
+    char transport[16];  /* "tcp", "file", "ram", "null" */
+    char subnqn[224], model[41], serial[21], firmware[9];
+    uint32_t nsid, block_len;
+    uint64_t len;             /* bytes */
+    uint64_t nr_blocks;
+    uint32_t max_transfer_len; /* bytes of one command; larger I/O is split */
+    uint32_t max_queues;       /* granted by the target; 0: no limit */
+    uint32_t max_depth;
+    bool volatile_cache, read_only, hdgst, ddgst;
+    uint8_t uuid[16];
+    char state[64];            /* "live", "reconnecting: attempt 3 of 30, next in 2 s", "lost" */
+};
+
+/*
+ * Opens a namespace by URL: nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1], file:PATH, ram:SIZE, null:SIZE. Without ns= the
+ * subsystem's only active namespace is taken. Blocks until connected or failed (connect_timeout_ms). The device is the caller's:
+ * fl_device_close, after its queues. Any thread. Errors: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -EACCES (host not
+ * allowed), -ENOENT (no such subsystem or namespace), -EPROTO, -EINVAL. NVMe over Fabrics 1.1, 3.3 (Connect).
+ */
+FL_API int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
+FL_API void fl_device_close(struct fl_device *dev);
+FL_API void fl_device_info(struct fl_device *dev, struct fl_device_info *info);
+/* Called on the service thread when size, state or the set of namespaces changed. */
+FL_API void fl_device_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg), void *arg);
+
+/* depth: commands in flight at most (an I/O larger than max_transfer_len takes several). Blocks while connecting. */
+FL_API int fl_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue, struct fl_error *err);
+/* Cuts off what is in flight: those completions run with -ECANCELED inside this call. */
+FL_API void fl_queue_destroy(struct fl_queue *queue);
+
+enum fl_io_op {
+    FL_IO_READ,
+    FL_IO_WRITE,
+    FL_IO_FLUSH,
+    FL_IO_WRITE_ZEROES,
+    FL_IO_DISCARD,
+    FL_IO_COMPARE, /* result -EILSEQ: not equal */
+    FL_IO_VERIFY,
+};
+#define FL_IO_FUA 1u
+
+/*
+ * One I/O. The caller's memory, untouched by the caller from submission until done() has run. Offset and length are bytes and
+ * multiples of block_len. iov (READ, WRITE, COMPARE) may have any number of pieces of any alignment; data go straight from and to
+ * them.
+ */
+struct fl_io {
+    enum fl_io_op op;
+    uint32_t flags;
+    uint64_t off;
+    uint64_t len;
+    const struct iovec *iov;
+    uint32_t nr_iov;
+    /* Runs inside fl_queue_poll (or fl_queue_destroy). result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase. */
+    void (*done)(struct fl_io *io, int result);
+    void *user;
+    uint16_t nvme_status;
+    uint64_t priv[14]; /* the library's */
+};
+
+/* -EAGAIN: the queue is full, poll first. -EINVAL: range or alignment. Gathered submissions leave with the next fl_queue_poll. */
+FL_API int fl_submit(struct fl_queue *queue, struct fl_io *io);
+/* Sends what was submitted, runs completions: returns how many I/Os completed; negative errno when the queue is lost for good. Never sleeps. */
+FL_API int fl_queue_poll(struct fl_queue *queue);
+/* Sleeps until fl_queue_poll would find something, at most timeout_ms (-1: no limit). */
+FL_API int fl_queue_wait(struct fl_queue *queue, int timeout_ms);
+/* A descriptor that is readable when fl_queue_poll would find something. Call fl_queue_poll until it returns 0 before sleeping on it. */
+FL_API int fl_queue_fd(struct fl_queue *queue);
+
+/* Synchronous, on the caller's thread, for a queue with nothing in flight. Return 0 or negative errno. */
+FL_API int fl_read(struct fl_queue *queue, void *buf, uint64_t off, uint64_t len, struct fl_error *err);
+FL_API int fl_write(struct fl_queue *queue, const void *buf, uint64_t off, uint64_t len, struct fl_error *err);
+FL_API int fl_flush(struct fl_queue *queue, struct fl_error *err);
+
+/* ---- discovery ---- */
+struct fl_discovered {
+    char transport[16], adrfam[8], address[257], port[33], subnqn[224];
+    char type[16];     /* "nvm", "discovery", "current" */
+    bool tls_required; /* case: SECTYPE 0 and not required means plain */
+    uint16_t portid;
+    char url[1024];    /* for fl_device_open */
+};
+/* Reads the discovery log of nvme+tcp://HOST[:8009|:4420]; again while it changes under the read (up to 10 times). entries: free() it. */
+FL_API int fl_discover(const char *url, const struct fl_device_options *options, struct fl_discovered **entries, uint32_t *nr,
+                       struct fl_error *err);
+
+/* ---- administration: raw admin commands, for tools ---- */
+/* data_len up to max_transfer_len; to_host tells the direction. Returns 0, negative errno, or -EREMOTEIO with *nvme_status set. */
+FL_API int fl_admin_command(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host, uint64_t *result,
+                            uint16_t *nvme_status, struct fl_error *err);
+/* Opens a subsystem without a namespace (info, admin commands only); nsid list by fl_device_namespaces. */
+FL_API int fl_subsystem_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
+FL_API int fl_device_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t max, struct fl_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
