@@ -10,7 +10,7 @@
 
 #include <cmocka.h> /* after the four above */
 
-#define FL_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#include "base/util.h"
 
 /* int main(void) { return FL_UNIT_RUN(cmocka_unit_test(adds), cmocka_unit_test(removes)); } with static void
  * adds(void **state). */
