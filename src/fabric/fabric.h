@@ -38,6 +38,10 @@ struct fl_handler {
     void (*command)(struct fl_cmd *cmd);
     void (*data_ready)(struct fl_cmd *cmd);
     void (*released)(struct fl_cmd *cmd);
+    /* conn->dead was just set (by either side, or broken): nothing reaches the host any more. The target completes what it
+     * holds back (asynchronous event requests, commands that wait for a buffer), now or soon; closed() follows when all
+     * commands are released. Never called from inside a call of the target's on this conn; may be NULL. */
+    void (*broken)(struct fl_conn *conn);
     /* The connection is gone (closed by either side, or broken), all its commands are released. Last call; conn is freed after it. */
     void (*closed)(struct fl_conn *conn, const char *why);
 };
@@ -67,8 +71,8 @@ struct fl_cmd {
     struct fl_list link;
     uint64_t start_ns;
     union {
-        void *ptr[14];
-        uint64_t word[14];
+        void *ptr[40];
+        uint64_t word[40];
     } user;
 };
 
