@@ -44,7 +44,7 @@ struct fl_loop {
 
     struct fl_mpsc msgs;
     struct fl_watch wake; /* eventfd */
-    _Atomic(bool) sleeping;
+    _Atomic(int) sleeping;
     _Atomic(bool) stop;
 };
 
@@ -253,9 +253,9 @@ static void wake_up(struct fl_loop *loop)
 void fl_loop_post(struct fl_loop *loop, struct fl_msg *msg)
 {
     fl_mpsc_push(&loop->msgs, &msg->node);
-    /* Pairs with the fence in sleep_until_ready: either this sees 'sleeping' or the loop sees the message. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
+    /* Both sides modify 'sleeping', so one comes first: either this sees that the loop sleeps, or the loop, whose
+     * exchange then acquires what was released here, sees the message. */
+    if (atomic_fetch_or_explicit(&loop->sleeping, 0, memory_order_acq_rel))
         wake_up(loop);
 }
 
@@ -311,12 +311,11 @@ static int sleep_until_ready(struct fl_loop *loop, uint64_t max_wait_ns)
         if (left < max_wait_ns)
             max_wait_ns = left;
     }
-    atomic_store_explicit(&loop->sleeping, true, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with fl_loop_post and fl_loop_stop */
+    atomic_exchange_explicit(&loop->sleeping, 1, memory_order_acq_rel); /* pairs with fl_loop_post */
     if (!fl_mpsc_empty(&loop->msgs) || atomic_load_explicit(&loop->stop, memory_order_relaxed))
         max_wait_ns = 0;
     n = wait_events(loop, max_wait_ns);
-    atomic_store_explicit(&loop->sleeping, false, memory_order_relaxed);
+    atomic_exchange_explicit(&loop->sleeping, 0, memory_order_acq_rel);
     loop->now = fl_now_ns();
     return n <= 0 ? n : dispatch_events(loop, n);
 }
