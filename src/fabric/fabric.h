@@ -13,7 +13,8 @@
  *   target    -> fl_cmd_complete(cmd)        cqe set; data_len bytes of cmd->data go to the host first when cmd->to_host
  *   transport -> handler->released(cmd)      the transport will not touch cmd->data again; cmd is reused after this call
  * Every command that was given to the target is completed by it exactly once, also after the connection died (the
- * transport then sends nothing and only releases). released() may be called from inside fl_cmd_complete.
+ * transport then sends nothing and only releases). data_ready() may be called from inside fl_cmd_fetch, released() from
+ * inside fl_cmd_complete: make these calls the last thing done with the command.
  */
 #ifndef FL_FABRIC_FABRIC_H
 #define FL_FABRIC_FABRIC_H
@@ -40,7 +41,8 @@ struct fl_handler {
     void (*released)(struct fl_cmd *cmd);
     /* conn->dead was just set (by either side, or broken): nothing reaches the host any more. The target completes what it
      * holds back (asynchronous event requests, commands that wait for a buffer), now or soon; closed() follows when all
-     * commands are released. Never called from inside a call of the target's on this conn; may be NULL. */
+     * commands are released. Never called from inside a call of the target's on this conn; may be NULL.
+     * Commands whose data is on its way from the host get data_ready() with a transport_status, before or after this. */
     void (*broken)(struct fl_conn *conn);
     /* The connection is gone (closed by either side, or broken), all its commands are released. Last call; conn is freed after it. */
     void (*closed)(struct fl_conn *conn, const char *why);
@@ -60,8 +62,8 @@ struct fl_cmd {
      * came in the capsule. SGL forms that the transport does not know arrive with transport_status set. */
     uint32_t sgl_len;
     bool in_capsule;
-    /* Set when the whole in-capsule data is at hand (and its digest right): a synchronous user may use it in place, only
-     * inside the call of command(). Otherwise NULL, and fl_cmd_fetch brings it. */
+    /* The in-capsule data (sgl_len bytes, digest right), else NULL: may be used in place inside the call of command(), and
+     * not after it. fl_cmd_fetch copies it to cmd->data, then or later (the transport keeps it until the command ends). */
     const void *capsule_data;
     fl_nvme_status transport_status; /* not 0: complete the command with this status */
 
@@ -114,7 +116,8 @@ static inline int fl_conn_set_depth(struct fl_conn *conn, uint32_t nr_cmds) { re
 static inline void fl_conn_set_capsule_len(struct fl_conn *conn, uint32_t len) { conn->ops->set_limits(conn, len); }
 /* May be called from any callback of conn; closed() follows, never inside this call. */
 static inline void fl_conn_close(struct fl_conn *conn, const char *why) { conn->ops->close(conn, why); }
-/* Takes conn to another loop; allowed while exactly one command (Connect) is with the target. moved() runs on the new loop. */
+/* Takes conn to another loop; allowed while exactly one command (Connect) is with the target. moved() runs on the new loop, never
+ * inside this call; until then nobody touches conn or the command. */
 static inline void fl_conn_move(struct fl_conn *conn, struct fl_loop *loop, struct fl_pool *pool,
                                 void (*moved)(struct fl_conn *conn))
 {
