@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures farlane's NVMe/TCP as ratios within one run and prints a Markdown table.
+
+Each row compares two things that are run in turn, A B A B ..., several rounds; the figures are medians and the ratio is the
+median of the rounds' ratios. 'floor' is bench/floor: the same bytes over loopback TCP and nothing else.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NQN = "nqn.2026-01.io.farlane:bench"
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--build", default=os.path.join(HERE, "..", "build"), help="build folder (default: %(default)s)")
+    p.add_argument("--rounds", type=int, default=5, help="rounds of each pair (default: %(default)s)")
+    p.add_argument("--seconds", type=float, default=2, help="seconds of each measurement (default: %(default)s)")
+    p.add_argument("--only", default="", help="only rows whose name matches this regular expression")
+    p.add_argument("--file", default="", help="file for the file back end (default: one that is made and removed)")
+    p.add_argument("--file-size", default="1G", help="size of that file (default: %(default)s)")
+    p.add_argument("--json", default="", metavar="PATH", help="also write every figure there")
+    return p.parse_args()
+
+
+ARGS = parse_arguments()
+FARLANE = os.path.join(ARGS.build, "farlane")
+if not os.path.exists(FARLANE):
+    FARLANE = os.path.join(ARGS.build, "tools", "farlane", "farlane")
+FLOOR = os.path.join(ARGS.build, "bench", "floor")
+CPUS = sorted(os.sched_getaffinity(0))
+HOST_CPU, TARGET_CPU = CPUS[0], CPUS[1 % len(CPUS)]
+if len(CPUS) < 2:
+    sys.exit("bench: this needs two CPUs: one for each end")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Target:
+    """farlane serve with one namespace, on a CPU of its own."""
+
+    def __init__(self, spec, poll="busy"):
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            [FARLANE, "serve", "--listen", f"tcp://127.0.0.1:{self.port}", "--nqn", NQN, "--ns", spec, "--cores", str(TARGET_CPU),
+             "--poll", poll],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+                return
+            except OSError:
+                if self.process.poll() is not None:
+                    sys.exit(f"bench: farlane serve ended: {self.process.stderr.read()}")
+                time.sleep(0.05)
+        sys.exit("bench: farlane serve does not listen")
+
+    def url(self, query=""):
+        return f"nvme+tcp://127.0.0.1:{self.port}/{NQN}?ns=1{query}"
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(10)
+
+
+def run_json(command):
+    r = subprocess.run(command, capture_output=True, text=True)
+    if r.returncode:
+        sys.exit(f"bench: {' '.join(command)} failed: {r.stderr.strip()}")
+    got = json.loads(r.stdout)
+    return got[0] if isinstance(got, list) else got
+
+
+def bench(url, rw="randread", bs=4096, depth=1):
+    extra = [] if rw in ("read", "randread") else ["--destroy-data"]
+    return run_json([FARLANE, "bench", url, "--rw", rw, "--bs", str(bs), "--depth", str(depth), "--seconds", str(ARGS.seconds),
+                     "--cpus", str(HOST_CPU), "--json"] + extra)
+
+
+def floor(bs=4096, depth=1, write=False):
+    return run_json([FLOOR, "--bs", str(bs), "--depth", str(depth), "--seconds", str(ARGS.seconds), "--cpus",
+                     f"{HOST_CPU},{TARGET_CPU}"] + (["--write"] if write else []))
+
+
+ROWS = []
+RAW = []
+
+
+def compare(name, bar, key, measure_a, measure_b, unit, better, scale=1.0, difference=False):
+    """One row: ours (a) against the other (b), in turn."""
+    if ARGS.only and not re.search(ARGS.only, name):
+        return
+    a, b = [], []
+    for _ in range(ARGS.rounds):
+        a.append(measure_a()[key] * scale)
+        b.append(measure_b()[key] * scale)
+    each = [x - y if difference else x / y for x, y in zip(a, b)]
+    ratio = statistics.median(each)
+    met = ratio <= bar if better == "less" else ratio >= bar
+    sign = "≤" if better == "less" else "≥"
+    ROWS.append((name, f"{statistics.median(a):.4g} {unit}", f"{statistics.median(b):.4g} {unit}",
+                 f"{ratio:+.1f} {unit}" if difference else f"{ratio:.2f}",
+                 f"{min(each):.2f}–{max(each):.2f}", f"{sign} {bar:g}" + (f" {unit}" if difference else ""), "yes" if met else "no"))
+    RAW.append({"name": name, "ours": a, "other": b, "key": key, "bar": bar, "better": better})
+    print(f"  {name}: {ROWS[-1][1]} against {ROWS[-1][2]}: {ROWS[-1][3]} (bar {ROWS[-1][5]})", file=sys.stderr, flush=True)
+
+
+def with_target(spec, rows, poll="busy"):
+    target = Target(spec, poll)
+    try:
+        rows(target)
+    finally:
+        target.stop()
+
+
+def ram_rows(t):
+    compare("4 KiB random read, depth 1, mean: ram / floor", 1.25, "mean_us", lambda: bench(t.url()), lambda: floor(), "us", "less")
+    compare("4 KiB random read, depth 32: ram / floor", 0.8, "iops", lambda: bench(t.url(), depth=32), lambda: floor(depth=32), "kIOPS",
+            "more", 1e-3)
+    compare("4 KiB random write, depth 32: ram / floor", 0.8, "iops", lambda: bench(t.url(), "randwrite", depth=32),
+            lambda: floor(depth=32, write=True), "kIOPS", "more", 1e-3)
+    compare("128 KiB sequential read, depth 8: ram / floor", 0.9, "gb_per_s", lambda: bench(t.url(), "read", 131072, 8),
+            lambda: floor(131072, 8), "GB/s", "more")
+    compare("128 KiB sequential write, depth 8: ram / floor", 0.9, "gb_per_s", lambda: bench(t.url(), "write", 131072, 8),
+            lambda: floor(131072, 8, True), "GB/s", "more")
+    compare("128 KiB sequential read, depth 8: data digest / none", 0.9, "gb_per_s",
+            lambda: bench(t.url("&ddgst=1"), "read", 131072, 8), lambda: bench(t.url(), "read", 131072, 8), "GB/s", "more")
+    compare("4 KiB random read, depth 32: both digests / none", 0.9, "iops", lambda: bench(t.url("&hdgst=1&ddgst=1"), depth=32),
+            lambda: bench(t.url(), depth=32), "kIOPS", "more", 1e-3)
+
+
+def null_rows(t):
+    compare("4 KiB random read, depth 32: null / floor", 0.8, "iops", lambda: bench(t.url(), depth=32), lambda: floor(depth=32), "kIOPS",
+            "more", 1e-3)
+
+
+def file_rows(path):
+    # The target holds a lock on the file, so the local side reads a second one beside it, of the same kind.
+    def rows(t):
+        compare("4 KiB random read, depth 1, mean: file remote − local", 12, "mean_us", lambda: bench(t.url()),
+                lambda: bench(f"file:{path}.local"), "us", "less", difference=True)
+    with_target(f"file:{path}", rows)
+
+
+def make_file(path, size):
+    n = int(size[:-1]) << {"M": 20, "G": 30}[size[-1]]
+    with open(path, "wb") as f:
+        block = os.urandom(1 << 20)
+        for _ in range(n >> 20):
+            f.write(block)
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as f:
+        return next((line.split(":")[1].strip() for line in f if line.startswith("model name")), platform.machine())
+
+
+def print_table():
+    head = ("what", "ours", "other", "ratio", "spread", "bar", "met")
+    rows = [head] + ROWS
+    width = [max(len(r[i]) for r in rows) for i in range(len(head))]
+    print(f"\n{cpu_name()}, {os.cpu_count()} CPUs, Linux {platform.release()}, {datetime.date.today()}; "
+          f"{ARGS.rounds} rounds of {ARGS.seconds:g} s\n")
+    for i, r in enumerate(rows):
+        print("| " + " | ".join(r[j].ljust(width[j]) for j in range(len(head))) + " |")
+        if i == 0:
+            print("|" + "|".join("-" * (w + 2) for w in width) + "|")
+
+
+def main():
+    with_target("ram:1G", ram_rows)
+    with_target("null:1T", null_rows)
+    with tempfile.TemporaryDirectory(dir=ARGS.build) as folder:
+        path = ARGS.file or os.path.join(folder, "namespace.img")
+        if not ARGS.only or re.search(ARGS.only, "4 KiB random read, depth 1, mean: file remote − local"):
+            if not ARGS.file:
+                make_file(path, ARGS.file_size)
+                make_file(path + ".local", ARGS.file_size)
+            file_rows(path)
+    print_table()
+    if ARGS.json:
+        with open(ARGS.json, "w") as f:
+            json.dump(RAW, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
