@@ -170,8 +170,9 @@ static inline size_t fl_disc_nr_here(size_t page_len, uint64_t numrec)
 
 /*
  * Fields padded with spaces or NULs are trimmed. -EPROTO with *offset (may be NULL): NQN not ended within its
- * field, longer than 223 bytes or empty; a byte below space or above '~' in TRSVCID or TRADDR; transport or
- * address family reserved.
+ * field, longer than 223 bytes or empty; a byte below space or above '~' in TRSVCID or TRADDR. Transports,
+ * address families and types that are not known here are passed on as they are: the reader skips such
+ * entries.
  */
 int fl_disc_entry_decode(const struct fl_disc_entry *entry, struct fl_disc_record *record, uint32_t *offset);
 

@@ -213,7 +213,8 @@ static inline enum fl_nvme_xfer fl_nvme_opcode_xfer(uint8_t opcode)
     return (enum fl_nvme_xfer)(opcode & 3);
 }
 
-/* Name of an opcode in plain words ("Get Log Page"); "unknown command" for others. Never NULL, static. */
+/* Name of an opcode in plain words ("Get Log Page"); "unknown admin command" or "unknown I/O command" for
+ * others. Never NULL, static. */
 const char *fl_nvme_opcode_text(bool admin, uint8_t opcode);
 
 /* Read, Write, Compare, Write Zeroes, Verify: SLBA in CDW10 and 11, the rest in CDW12. */

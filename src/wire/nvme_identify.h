@@ -364,9 +364,9 @@ struct fl_nvme_id_ns {
     le16 mssrl;   /* Copy: blocks per range */
     le32 mcl;     /* Copy: blocks in all */
     uint8_t msrc; /* Copy: ranges, 0's based */
-    uint8_t rsvd81[2];
+    uint8_t rsvd81;
     uint8_t nulbaf;
-    uint8_t rsvd84[8];
+    uint8_t rsvd83[9];
     le32 anagrpid;
     uint8_t rsvd96[3];
     uint8_t nsattr; /* FL_NVME_NSATTR_* */
@@ -408,8 +408,8 @@ FL_LAYOUT_AT(fl_nvme_id_ns, mssrl, 74);
 FL_LAYOUT_AT(fl_nvme_id_ns, mcl, 76);
 FL_LAYOUT_AT(fl_nvme_id_ns, msrc, 80);
 FL_LAYOUT_AT(fl_nvme_id_ns, rsvd81, 81);
-FL_LAYOUT_AT(fl_nvme_id_ns, nulbaf, 83);
-FL_LAYOUT_AT(fl_nvme_id_ns, rsvd84, 84);
+FL_LAYOUT_AT(fl_nvme_id_ns, nulbaf, 82);
+FL_LAYOUT_AT(fl_nvme_id_ns, rsvd83, 83);
 FL_LAYOUT_AT(fl_nvme_id_ns, anagrpid, 92);
 FL_LAYOUT_AT(fl_nvme_id_ns, rsvd96, 96);
 FL_LAYOUT_AT(fl_nvme_id_ns, nsattr, 99);

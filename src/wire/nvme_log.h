@@ -194,11 +194,20 @@ FL_LAYOUT_AT(fl_nvme_ana_group, chgcnt, 8);
 FL_LAYOUT_AT(fl_nvme_ana_group, state, 16);
 FL_LAYOUT_AT(fl_nvme_ana_group, rsvd17, 17);
 
+struct fl_nvme_ana_walk {
+    const uint8_t *page;
+    size_t len, pos;
+    uint32_t nr_left; /* groups that the header promises and that were not read yet */
+};
+
+/* Begins a walk over the page_len bytes of an ANA log page. -EPROTO: shorter than its header. */
+int fl_nvme_ana_start(struct fl_nvme_ana_walk *walk, const void *page, size_t page_len);
+
 /*
- * Walks the ANA log. *pos starts as 0 and belongs to the walk. 1: *group, and *nsids its group->nnsids
- * identifiers, point into the page; 0: no more; -EPROTO: the page ends inside a header, descriptor or list.
+ * 1: *group, and *nsids its group->nnsids identifiers, point into the page; 0: no more; -EPROTO: the page
+ * ends inside a descriptor or its list.
  */
-int fl_nvme_ana_next(const void *page, size_t page_len, size_t *pos, const struct fl_nvme_ana_group **group,
+int fl_nvme_ana_next(struct fl_nvme_ana_walk *walk, const struct fl_nvme_ana_group **group,
                      const le32 **nsids);
 
 #endif

@@ -182,7 +182,7 @@ struct fl_tcp_limits {
 
 struct fl_tcp_fault {
     uint16_t fes;    /* enum fl_tcp_fes */
-    uint32_t offset; /* byte in the PDU, for FEI */
+    uint32_t offset; /* byte in the PDU at fault; for FL_TCP_FES_HDGST the digest that came */
 };
 
 /*
