@@ -91,6 +91,15 @@ int fl_chan_open(struct fl_backend *backend, struct fl_loop *loop, struct fl_cha
 void fl_chan_close(struct fl_chan *chan);
 static inline void fl_chan_submit(struct fl_chan *chan, struct fl_bio *bio) { chan->ops->submit(chan, bio); }
 
+/* For the owner of a channel without a loop: hands over what was gathered and runs completions; how many. */
+static inline int fl_chan_poll(struct fl_chan *chan)
+{
+    int rc = chan->ops->flush_submissions(chan);
+
+    return rc < 0 ? rc : chan->ops->poll(chan);
+}
+static inline int fl_chan_fd(struct fl_chan *chan) { return chan->ops->fd(chan); }
+
 static inline uint64_t fl_backend_len(const struct fl_backend *b) { return __atomic_load_n(&b->len, __ATOMIC_RELAXED); }
 
 #endif

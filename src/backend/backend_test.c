@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One table of vectors for every back end. */
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/unit.h"
+#include "base/util.h"
+
+#define LEN     (UINT64_C(4) << 20)
+#define MIB     (UINT64_C(1) << 20)
+#define NR_DEEP 64
+
+/* ---- what each vector works with ---- */
+
+static const struct kind {
+    const char *name, *spec; /* %s: a directory of the test's own */
+    uint32_t block_len;
+} kinds[] = {
+    {"ram 512", "ram:4M,bs=512", 512},
+    {"ram 4096", "ram:4M,bs=4096", 4096},
+};
+
+static char dir[64];
+
+struct bed {
+    const struct kind *kind;
+    struct fl_backend *backend;
+    struct fl_chan *chan;
+    uint8_t *mem; /* 2 MiB, page aligned */
+};
+
+static int open_spec(const char *spec, struct fl_backend **backend, struct fl_error *err)
+{
+    struct fl_url *url = malloc(sizeof(*url));
+    int rc = fl_url_parse(spec, url, err);
+
+    if (!rc)
+        rc = fl_backend_open(url, backend, err);
+    free(url);
+    return rc;
+}
+
+static void setup(struct bed *bed, const struct kind *kind)
+{
+    struct fl_error err = {0};
+    char spec[256];
+
+    bed->kind = kind;
+    snprintf(spec, sizeof(spec), kind->spec, dir);
+    if (open_spec(spec, &bed->backend, &err))
+        fail_msg("%s: %s", spec, err.text);
+    assert_int_equal(fl_chan_open(bed->backend, NULL, &bed->chan), 0);
+    assert_int_equal(posix_memalign((void **)&bed->mem, 4096, 2 * MIB), 0);
+    memset(bed->mem, 0xee, 2 * MIB);
+}
+
+static void teardown(struct bed *bed)
+{
+    free(bed->mem);
+    fl_chan_close(bed->chan);
+    fl_backend_close(bed->backend);
+}
+
+struct job {
+    struct fl_bio bio;
+    struct iovec iov;
+    bool done;
+    int result;
+};
+
+static void job_done(struct fl_bio *bio, int result)
+{
+    struct job *job = FL_CONTAINER_OF(bio, struct job, bio);
+
+    assert_false(job->done);
+    job->done = true;
+    job->result = result;
+}
+
+static void start(struct bed *bed, struct job *job, enum fl_bio_op op, uint32_t flags, void *buf,
+                  uint64_t off, uint64_t len)
+{
+    *job = (struct job){.iov = {.iov_base = buf, .iov_len = len}};
+    job->bio = (struct fl_bio){.op = op, .flags = flags, .off = off, .len = len, .done = job_done};
+    if (buf) {
+        job->bio.iov = &job->iov;
+        job->bio.nr_iov = 1;
+    }
+    fl_chan_submit(bed->chan, &job->bio);
+}
+
+static int finish(struct bed *bed, struct job *job)
+{
+    while (!job->done)
+        assert_true(fl_chan_poll(bed->chan) >= 0);
+    return job->result;
+}
+
+static int run(struct bed *bed, enum fl_bio_op op, uint32_t flags, void *buf, uint64_t off, uint64_t len)
+{
+    struct job job;
+
+    start(bed, &job, op, flags, buf, off, len);
+    return finish(bed, &job);
+}
+
+#define READ(off, len, buf)  assert_int_equal(run(bed, FL_BIO_READ, 0, buf, off, len), 0)
+#define WRITE(off, len, buf) assert_int_equal(run(bed, FL_BIO_WRITE, 0, buf, off, len), 0)
+
+/* Bytes that tell their place and generation. */
+static void fill(uint8_t *buf, uint64_t off, uint64_t len, unsigned seed)
+{
+    for (uint64_t i = 0; i < len; i++)
+        buf[i] = (uint8_t)((off + i) * 131 + ((off + i) >> 9) + seed);
+}
+
+static void expect(const uint8_t *buf, uint64_t off, uint64_t len, unsigned seed)
+{
+    for (uint64_t i = 0; i < len; i++) {
+        uint8_t want = (uint8_t)((off + i) * 131 + ((off + i) >> 9) + seed);
+
+        if (buf[i] != want)
+            fail_msg("byte %llu is %u, not %u", (unsigned long long)(off + i), buf[i], want);
+    }
+}
+
+static void expect_zero(const uint8_t *buf, uint64_t len)
+{
+    for (uint64_t i = 0; i < len; i++) {
+        if (buf[i])
+            fail_msg("byte %llu is %u, not 0", (unsigned long long)i, buf[i]);
+    }
+}
+
+/* ---- the vectors ---- */
+
+static void reads_back(struct bed *bed)
+{
+    static const struct {
+        uint64_t off, len;
+    } at[] = {{0, 4096}, {4096, 65536}, {MIB - 4096, MIB}, {LEN - 4096, 4096}, {LEN - MIB, MIB}};
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(at); i++) {
+        fill(bed->mem, at[i].off, at[i].len, (unsigned)i);
+        WRITE(at[i].off, at[i].len, bed->mem);
+        memset(bed->mem, 0xee, at[i].len);
+        READ(at[i].off, at[i].len, bed->mem);
+        expect(bed->mem, at[i].off, at[i].len, (unsigned)i);
+        if (bed->backend->mem)
+            expect(bed->backend->mem + at[i].off, at[i].off, at[i].len, (unsigned)i);
+    }
+}
+
+static void single_blocks(struct bed *bed)
+{
+    uint32_t bs = bed->kind->block_len;
+
+    for (uint64_t off = 0; off < 16 * bs; off += bs) {
+        fill(bed->mem, off, bs, 3);
+        WRITE(off, bs, bed->mem);
+    }
+    fill(bed->mem, 5 * bs, bs, 77);
+    WRITE(5 * bs, bs, bed->mem);
+    READ(0, 16 * bs, bed->mem);
+    expect(bed->mem, 0, 5 * bs, 3);
+    expect(bed->mem + 5 * bs, 5 * bs, bs, 77);
+    expect(bed->mem + 6 * bs, 6 * bs, 10 * bs, 3);
+}
+
+static void out_of_range(struct bed *bed)
+{
+    uint32_t bs = bed->kind->block_len;
+
+    assert_int_equal(run(bed, FL_BIO_READ, 0, bed->mem, LEN, bs), -EINVAL);
+    assert_int_equal(run(bed, FL_BIO_READ, 0, bed->mem, LEN - bs, 2 * bs), -EINVAL);
+    assert_int_equal(run(bed, FL_BIO_WRITE, 0, bed->mem, UINT64_MAX - bs + 1, 2 * bs), -EINVAL);
+    assert_int_equal(run(bed, FL_BIO_ZERO, 0, NULL, LEN, bs), -EINVAL);
+}
+
+static void scattered(struct bed *bed)
+{
+    /* Pieces of odd lengths at odd addresses, 12288 bytes in all. */
+    static const uint32_t lens[] = {1, 511, 3, 4096, 4093, 700, 2883, 1};
+    struct iovec iov[FL_ARRAY_LEN(lens)];
+    struct job job = {0};
+    uint8_t *at = bed->mem + MIB + 1;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(lens); i++) {
+        iov[i] = (struct iovec){.iov_base = at, .iov_len = lens[i]};
+        fill(at, 8192 + sum, lens[i], 9);
+        sum += lens[i];
+        at += lens[i] + 13;
+    }
+    assert_int_equal(sum, 12288);
+    job.bio = (struct fl_bio){.op = FL_BIO_WRITE,
+                              .off = 8192,
+                              .len = sum,
+                              .iov = iov,
+                              .nr_iov = FL_ARRAY_LEN(lens),
+                              .done = job_done};
+    fl_chan_submit(bed->chan, &job.bio);
+    assert_int_equal(finish(bed, &job), 0);
+    READ(8192, sum, bed->mem + 1);
+    expect(bed->mem + 1, 8192, sum, 9);
+
+    memset(bed->mem + MIB, 0, MIB);
+    job.done = false;
+    job.bio.op = FL_BIO_READ;
+    fl_chan_submit(bed->chan, &job.bio);
+    assert_int_equal(finish(bed, &job), 0);
+    sum = 0;
+    for (size_t i = 0; i < FL_ARRAY_LEN(lens); i++) {
+        expect(iov[i].iov_base, 8192 + sum, lens[i], 9);
+        assert_int_equal(((uint8_t *)iov[i].iov_base)[lens[i]], 0);
+        sum += lens[i];
+    }
+}
+
+static void more_pieces_than_iov_max(struct bed *bed)
+{
+    enum { NR = 1500 };
+    struct iovec *iov = calloc(NR, sizeof(*iov));
+    struct job job = {0};
+
+    for (int i = 0; i < NR; i++)
+        iov[i] = (struct iovec){.iov_base = bed->mem + i * 1024, .iov_len = 512};
+    for (int i = 0; i < NR; i++)
+        fill(iov[i].iov_base, (uint64_t)i * 512, 512, 40);
+    job.bio = (struct fl_bio){
+        .op = FL_BIO_WRITE, .len = NR * 512 / 4096 * 4096, .iov = iov, .done = job_done};
+    job.bio.nr_iov = (uint32_t)(job.bio.len / 512);
+    fl_chan_submit(bed->chan, &job.bio);
+    assert_int_equal(finish(bed, &job), 0);
+    READ(0, job.bio.len, bed->mem);
+    expect(bed->mem, 0, job.bio.len, 40);
+    free(iov);
+}
+
+static void zero_and_trim(struct bed *bed)
+{
+    static const struct {
+        enum fl_bio_op op;
+        uint32_t flags;
+    } ways[] = {
+        {FL_BIO_ZERO, 0}, {FL_BIO_ZERO, FL_BIO_F_MAY_TRIM}, {FL_BIO_ZERO, FL_BIO_F_FUA}, {FL_BIO_TRIM, 0}};
+    uint32_t bs = bed->kind->block_len;
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(ways); i++) {
+        /* Not on page edges where blocks are smaller than pages. */
+        uint64_t off = 4096 + bs, len = 512 * 1024 - 2 * bs;
+
+        fill(bed->mem, 0, MIB, 5);
+        WRITE(0, MIB, bed->mem);
+        assert_int_equal(run(bed, ways[i].op, ways[i].flags, NULL, off, len), 0);
+        READ(0, MIB, bed->mem);
+        expect(bed->mem, 0, off, 5);
+        expect_zero(bed->mem + off, len);
+        expect(bed->mem + off + len, off + len, MIB - off - len, 5);
+    }
+    assert_int_equal(run(bed, FL_BIO_ZERO, 0, NULL, LEN - bs, bs), 0);
+    assert_int_equal(run(bed, FL_BIO_TRIM, 0, NULL, 0, LEN), 0);
+    READ(0, MIB, bed->mem);
+    expect_zero(bed->mem, MIB);
+}
+
+static void flush_and_fua(struct bed *bed)
+{
+    fill(bed->mem, 0, 8192, 6);
+    assert_int_equal(run(bed, FL_BIO_WRITE, FL_BIO_F_FUA, bed->mem, 0, 8192), 0);
+    assert_int_equal(run(bed, FL_BIO_FLUSH, 0, NULL, 0, 0), 0);
+    memset(bed->mem, 0, 8192);
+    READ(0, 8192, bed->mem);
+    expect(bed->mem, 0, 8192, 6);
+}
+
+static void many_in_flight(struct bed *bed)
+{
+    static struct job jobs[NR_DEEP], flushes[4], zero;
+    const uint64_t len = 8192;
+
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < NR_DEEP; i++) {
+            fill(bed->mem + i * len, i * len, len, round);
+            start(bed, &jobs[i], FL_BIO_WRITE, i % 8 == 3 ? FL_BIO_F_FUA : 0, bed->mem + i * len, i * len,
+                  len);
+            if (i % 16 == 5)
+                start(bed, &flushes[i / 16], FL_BIO_FLUSH, 0, NULL, 0, 0);
+        }
+        start(bed, &zero, FL_BIO_ZERO, 0, NULL, 3 * MIB, 65536);
+        for (unsigned i = 0; i < NR_DEEP; i++)
+            assert_int_equal(finish(bed, &jobs[i]), 0);
+        for (unsigned i = 0; i < 4; i++)
+            assert_int_equal(finish(bed, &flushes[i]), 0);
+        assert_int_equal(finish(bed, &zero), 0);
+        memset(bed->mem, 0, NR_DEEP * len);
+        for (unsigned i = 0; i < NR_DEEP; i++)
+            start(bed, &jobs[i], FL_BIO_READ, 0, bed->mem + i * len, i * len, len);
+        for (unsigned i = 0; i < NR_DEEP; i++)
+            assert_int_equal(finish(bed, &jobs[i]), 0);
+        expect(bed->mem, 0, NR_DEEP * len, round);
+    }
+}
+
+/* Case A12: the size follows at once, data below the smaller size stay, what is beyond an earlier end reads
+ * as zeroes. */
+static void grows_and_shrinks(struct bed *bed)
+{
+    struct fl_error err = {0};
+    const uint8_t *mem = bed->backend->mem;
+
+    fill(bed->mem, 0, MIB, 8);
+    WRITE(0, MIB, bed->mem);
+    fill(bed->mem, 3 * MIB, MIB, 8);
+    WRITE(3 * MIB, MIB, bed->mem);
+
+    assert_int_equal(bed->backend->ops->resize(bed->backend, 8 * MIB, &err), 0);
+    assert_int_equal(fl_backend_len(bed->backend), 8 * MIB);
+    READ(3 * MIB, MIB, bed->mem);
+    expect(bed->mem, 3 * MIB, MIB, 8);
+    READ(7 * MIB, MIB, bed->mem);
+    expect_zero(bed->mem, MIB);
+
+    assert_int_equal(bed->backend->ops->resize(bed->backend, 2 * MIB, &err), 0);
+    assert_int_equal(fl_backend_len(bed->backend), 2 * MIB);
+    assert_int_equal(run(bed, FL_BIO_READ, 0, bed->mem, 2 * MIB, 4096), -EINVAL);
+    READ(0, MIB, bed->mem);
+    expect(bed->mem, 0, MIB, 8);
+
+    assert_int_equal(bed->backend->ops->resize(bed->backend, LEN, &err), 0);
+    READ(3 * MIB, MIB, bed->mem);
+    expect_zero(bed->mem, MIB);
+    assert_ptr_equal(bed->backend->mem, mem);
+
+    assert_int_equal(bed->backend->ops->resize(bed->backend, LEN + 1, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "whole number of blocks"));
+    assert_int_equal(fl_backend_len(bed->backend), LEN);
+    assert_int_equal(bed->backend->ops->resize(bed->backend, 0, NULL), 0); /* what there is now */
+    assert_int_equal(fl_backend_len(bed->backend), LEN);
+}
+
+#define VECTOR(f) \
+    {             \
+#f, f     \
+    }
+static const struct vector {
+    const char *name;
+    void (*run)(struct bed *bed);
+} vectors[] = {
+    VECTOR(reads_back),
+    VECTOR(single_blocks),
+    VECTOR(out_of_range),
+    VECTOR(scattered),
+    VECTOR(more_pieces_than_iov_max),
+    VECTOR(zero_and_trim),
+    VECTOR(flush_and_fua),
+    VECTOR(many_in_flight),
+    VECTOR(grows_and_shrinks),
+};
+
+static void every_vector_on_every_kind(void **state)
+{
+    for (size_t k = 0; k < FL_ARRAY_LEN(kinds); k++) {
+        for (size_t v = 0; v < FL_ARRAY_LEN(vectors); v++) {
+            struct bed bed;
+
+            print_message("%s: %s\n", kinds[k].name, vectors[v].name);
+            setup(&bed, &kinds[k]);
+            assert_int_equal(bed.backend->block_len, kinds[k].block_len);
+            assert_int_equal(fl_backend_len(bed.backend), LEN);
+            vectors[v].run(&bed);
+            teardown(&bed);
+        }
+    }
+}
+
+/* ---- one kind alone ---- */
+
+static void null_reads_zeroes(void **state)
+{
+    static const struct kind null_kind = {"null", "null:1T,bs=4096", 4096};
+    struct bed b, *bed = &b;
+
+    setup(bed, &null_kind);
+    assert_true(bed->backend->sync && bed->backend->mem_repeats);
+    WRITE((UINT64_C(1) << 40) - MIB, MIB, bed->mem);
+    READ((UINT64_C(1) << 40) - MIB, MIB, bed->mem);
+    expect_zero(bed->mem, MIB);
+    assert_int_equal(run(bed, FL_BIO_READ, 0, bed->mem, UINT64_C(1) << 40, 4096), -EINVAL);
+    expect_zero(bed->backend->mem, MIB);
+    teardown(bed);
+}
+
+static void read_only_refuses_writes(void **state)
+{
+    static const struct kind ro = {"ram", "ram:1M,ro=1", 512};
+    struct bed b, *bed = &b;
+
+    setup(bed, &ro);
+    assert_int_equal(run(bed, FL_BIO_WRITE, 0, bed->mem, 0, 512), -EROFS);
+    assert_int_equal(run(bed, FL_BIO_ZERO, 0, NULL, 0, 512), -EROFS);
+    READ(0, 512, bed->mem);
+    assert_int_equal(run(bed, FL_BIO_FLUSH, 0, NULL, 0, 0), 0);
+    teardown(bed);
+}
+
+static void ram_names_its_limits(void **state)
+{
+    struct fl_error err = {0};
+    struct fl_backend *backend;
+
+    assert_int_equal(open_spec("ram:1000", &backend, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "whole number of blocks of 512"));
+    fl_error_clear(&err);
+    assert_int_equal(open_spec("ram:64T", &backend, &err), -EFBIG);
+    assert_non_null(strstr(err.text, "limit of 32"));
+    fl_error_clear(&err);
+    assert_int_equal(open_spec("ram:1G", &backend, &err), 0);
+    assert_int_equal(backend->ops->resize(backend, UINT64_C(1) << 50, &err), -EFBIG);
+    assert_non_null(strstr(err.text, "limit of 64"));
+    fl_backend_close(backend);
+}
+
+int main(void)
+{
+    int rc;
+
+    snprintf(dir, sizeof(dir), "/tmp/farlane-backend.XXXXXX");
+    if (!mkdtemp(dir))
+        return 1;
+    rc = FL_UNIT_RUN(cmocka_unit_test(every_vector_on_every_kind), cmocka_unit_test(null_reads_zeroes),
+                     cmocka_unit_test(read_only_refuses_writes), cmocka_unit_test(ram_names_its_limits));
+    rmdir(dir);
+    return rc;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory as a namespace. One range of addresses is reserved with room to grow, so that the address of a byte
+ * never changes and what is below backend->len may be sent straight from where it lies. Memory that once was
+ * part of the namespace stays mapped and readable until close: a sendmsg in flight may still hold its address
+ * after a trim or a shrink, and then sends zeroes.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend/internal.h"
+#include "base/log.h"
+#include "base/size.h"
+
+#define MIN_ROOM     (UINT64_C(64) << 30)
+#define MAX_ROOM     (UINT64_C(32) << 40) /* x86-64 gives a process 128 TiB of addresses */
+#define ROOM_FACTOR  4
+#define HUGE_LEN     (UINT64_C(2) << 20)
+#define HUGE_MIN_LEN (UINT64_C(16) << 20) /* smaller ones gain nothing */
+
+struct ram {
+    struct fl_backend base;
+    uint8_t *mem;
+    uint64_t room;   /* reserved addresses */
+    uint64_t mapped; /* readable and writable; never shrinks */
+    uint64_t page_len;
+    bool huge;
+    pthread_mutex_t resize_lock; /* mapped, and one resize at a time */
+};
+
+static struct ram *ram_of(struct fl_backend *backend)
+{
+    return FL_CONTAINER_OF(backend, struct ram, base);
+}
+
+/* Huge pages save TLB misses, but a namespace larger than the memory is meant to stay thin. */
+static bool want_huge(uint64_t len)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return len >= HUGE_MIN_LEN && len <= memory / 4 * 3;
+}
+
+/* Makes [0, len) usable. Memory beyond the old length holds zeroes: never touched, or released by the shrink.
+ */
+static int map_more(struct ram *ram, uint64_t len)
+{
+    uint64_t end = FL_MIN(fl_round_up(len, HUGE_LEN), ram->room);
+
+    if (end <= ram->mapped)
+        return 0;
+    if (mprotect(ram->mem + ram->mapped, end - ram->mapped, PROT_READ | PROT_WRITE) < 0)
+        return -errno;
+    if (ram->huge)
+        madvise(ram->mem, end, MADV_HUGEPAGE); /* advice: without it all works the same */
+    ram->mapped = end;
+    return 0;
+}
+
+static int reserve(struct ram *ram, uint64_t len)
+{
+    uint64_t room = FL_MIN(FL_MAX(MIN_ROOM, fl_round_up(len, HUGE_LEN) * ROOM_FACTOR), MAX_ROOM);
+
+    /* RLIMIT_AS may grant less room to grow. */
+    for (;; room /= 2) {
+        room = FL_MAX(room, fl_round_up(len, HUGE_LEN));
+        ram->mem = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (ram->mem != MAP_FAILED)
+            break;
+        if (room <= fl_round_up(len, HUGE_LEN))
+            return -errno;
+    }
+    ram->room = room;
+    madvise(ram->mem, room, MADV_DONTDUMP);
+    return 0;
+}
+
+static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl_error *err)
+{
+    struct ram *ram = calloc(1, sizeof(*ram));
+    char size[FL_SIZE_TEXT_LEN];
+    int rc;
+
+    if (!ram)
+        return fl_error_set(err, -ENOMEM, "ram: out of memory");
+    fl_backend_init(&ram->base, &fl_ram_backend_ops, url);
+    rc = fl_backend_check_size(url, ram->base.block_len, url->size, MAX_ROOM, err);
+    if (rc)
+        goto free_ram;
+    ram->page_len = (uint64_t)sysconf(_SC_PAGESIZE);
+    ram->huge = want_huge(url->size);
+    rc = reserve(ram, url->size);
+    if (!rc)
+        rc = map_more(ram, url->size);
+    if (rc) {
+        fl_error_set(err, rc,
+                     "ram: the kernel does not grant %s (%s); see ulimit -v and vm.overcommit_memory",
+                     fl_size_format(url->size, size), strerror(-rc));
+        goto unmap;
+    }
+    if (!ram->huge && url->size >= HUGE_MIN_LEN)
+        FL_WARN("ram: %s is most of this machine's memory or more; pages are taken as they are written, and "
+                "writing "
+                "them all will run the machine out of memory",
+                fl_size_format(url->size, size));
+    pthread_mutex_init(&ram->resize_lock, NULL);
+    ram->base.mem = ram->mem;
+    ram->base.sync = true;
+    ram->base.trims = true;
+    ram->base.len = url->size;
+    *out = &ram->base;
+    return 0;
+
+unmap:
+    if (ram->room)
+        munmap(ram->mem, ram->room);
+free_ram:
+    free(ram);
+    return rc;
+}
+
+static void close_ram(struct fl_backend *backend)
+{
+    struct ram *ram = ram_of(backend);
+
+    munmap(ram->mem, ram->room);
+    pthread_mutex_destroy(&ram->resize_lock);
+    free(ram);
+}
+
+/* Whole pages go back to the kernel, the edges are written. Small ranges are cheaper to write than to fault
+ * in again. */
+static void zero(struct ram *ram, uint64_t off, uint64_t len)
+{
+    uint64_t from = fl_round_up(off, ram->page_len), to = (off + len) & ~(ram->page_len - 1);
+
+    if (from >= to || to - from < 16 * ram->page_len) {
+        memset(ram->mem + off, 0, len);
+        return;
+    }
+    memset(ram->mem + off, 0, from - off);
+    memset(ram->mem + to, 0, off + len - to);
+    if (madvise(ram->mem + from, to - from, MADV_DONTNEED) <
+        0) /* locked memory (mlockall): cannot be released */
+        memset(ram->mem + from, 0, to - from);
+}
+
+static void submit(struct fl_chan *chan, struct fl_bio *bio)
+{
+    struct ram *ram = ram_of(chan->backend);
+    int rc = fl_bio_check(chan->backend, bio);
+    uint8_t *at;
+
+    if (rc) {
+        bio->done(bio, rc);
+        return;
+    }
+    at = ram->mem + bio->off;
+    switch (bio->op) {
+    case FL_BIO_READ:
+        for (uint32_t i = 0; i < bio->nr_iov; at += bio->iov[i].iov_len, i++)
+            memcpy(bio->iov[i].iov_base, at, bio->iov[i].iov_len);
+        break;
+    case FL_BIO_WRITE:
+        for (uint32_t i = 0; i < bio->nr_iov; at += bio->iov[i].iov_len, i++)
+            memcpy(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
+        break;
+    case FL_BIO_ZERO:
+    case FL_BIO_TRIM:
+        zero(ram, bio->off, bio->len);
+        break;
+    case FL_BIO_FLUSH:
+        break;
+    }
+    bio->done(bio, 0);
+}
+
+static int resize(struct fl_backend *backend, uint64_t len, struct fl_error *err)
+{
+    struct ram *ram = ram_of(backend);
+    struct fl_url url = {.kind = FL_URL_RAM};
+    uint64_t old;
+    int rc;
+
+    if (!len)
+        return 0;
+    rc = fl_backend_check_size(&url, backend->block_len, len, ram->room, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&ram->resize_lock);
+    old = fl_backend_len(backend);
+    if (len < old) {
+        fl_backend_set_len(backend, len);
+        zero(ram, len, ram->mapped - len);
+    } else if (len > old) {
+        rc = map_more(ram, len);
+        if (rc) {
+            fl_error_set(err, rc, "ram: the kernel does not grant %" PRIu64 " bytes: %s", len, strerror(-rc));
+        } else {
+            /* A write that raced with an earlier shrink may have left bytes behind. */
+            zero(ram, old, ram->mapped - old);
+            fl_backend_set_len(backend, len);
+        }
+    }
+    pthread_mutex_unlock(&ram->resize_lock);
+    return rc;
+}
+
+const struct fl_backend_ops fl_ram_backend_ops = {
+    .kind = "ram",
+    .open = open_ram,
+    .close = close_ram,
+    .chan_open = fl_sync_chan_open,
+    .chan_close = fl_sync_chan_close,
+    .submit = submit,
+    .flush_submissions = fl_sync_chan_nothing,
+    .poll = fl_sync_chan_nothing,
+    .fd = fl_sync_chan_no_fd,
+    .resize = resize,
+    .state_load = fl_no_state_load,
+    .state_save = fl_no_state_save,
+};
