@@ -209,11 +209,11 @@ static int parse_options(struct parser *p, const char *s, char separator)
 }
 
 /* "%25eth0" (RFC 6874) as "%eth0", which is how people paste it. */
-static void unescape_scope(char *host)
+static void unescape_scope(char *authority)
 {
-    char *percent = strchr(host, '%');
+    char *percent = strchr(authority, '%');
 
-    if (percent && percent[1] == '2' && percent[2] == '5' && percent[3])
+    if (percent && percent[1] == '2' && percent[2] == '5' && percent[3] && percent[3] != ']')
         memmove(percent + 1, percent + 3, strlen(percent + 3) + 1);
 }
 
@@ -229,6 +229,7 @@ static int parse_authority(struct parser *p, const char *from, const char *to)
         return fail(p, from, "the host is too long");
     memcpy(authority, from, (size_t)(to - from));
     authority[to - from] = '\0';
+    unescape_scope(authority);
     rc = fl_addr_split(authority, p->url->host, sizeof(p->url->host), &port, &why);
     if (rc)
         return fail(p, from, "%s", why.text);
@@ -236,7 +237,6 @@ static int parse_authority(struct parser *p, const char *from, const char *to)
         return fail(p, from, "an IPv6 address needs brackets: [%.60s]", p->url->host);
     if (*from == '[' && !strchr(p->url->host, ':'))
         return fail(p, from, "brackets are for IPv6 addresses");
-    unescape_scope(p->url->host);
     for (const char *c = p->url->host; *c; c++) {
         if (!isgraph((unsigned char)*c) || strchr("@\"<>\\^`{|}[]", *c))
             return fail(p, from, "a host name has no such character as in \"%.60s\"", p->url->host);
