@@ -1,9 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds farlane in build/ (or in DIR, with meson's options after it): scripts/build.sh [DIR [OPTION...]]
+# Builds farlane in build/ (or in DIR, with meson's options after it): scripts/build.sh [-n] [DIR [OPTION...]]
+# -n only configures.
 set -eu
 cd "$(dirname "$0")/.."
 
+configure_only=false
+if [ "${1:-}" = -n ]; then
+    configure_only=true
+    shift
+fi
 dir=${1:-build}
 (($# == 0)) || shift
 
@@ -17,6 +23,7 @@ if [ ! -e "$dir/build.ninja" ]; then
 elif (($#)); then
     meson configure "$dir" "$@"
 fi
+! $configure_only || exit 0
 quiet=--quiet
 [ ! -t 1 ] || quiet=
 ninja -C "$dir" $quiet

@@ -28,11 +28,11 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_stack_use_after_retu
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
-# build STEP DIR OPTION...: a build that fails is a failed test.
+# build STEP [-n] DIR OPTION...: a build that fails is a failed test.
 build() {
-    local step=$1 dir=$2 log=$results/$1.build
-    shift 2
-    scripts/build.sh "$dir" "$@" >"$log" 2>&1 && return
+    local step=$1 log=$results/$1.build
+    shift
+    scripts/build.sh "$@" >"$log" 2>&1 && return
     echo "fail build" >>"$results/$step"
     grep -E 'error|warning|FAILED' -A6 "$log" | head -n 60 || tail -n 30 "$log"
     return 1
@@ -46,7 +46,7 @@ suites() {
     [ -z "$wrapper" ] || args+=("--wrapper=$wrapper")
     rm -f "$dir"/meson-logs/testlog*.json
     [ "$step" = gcc ] || args+=(--timeout-multiplier=4)
-    meson test -C "$dir" --no-rebuild "${args[@]}" >"$results/$step.log" 2>&1
+    meson test -C "$dir" "${args[@]}" >"$results/$step.log" 2>&1
     log=$(ls -t "$dir"/meson-logs/testlog*.json 2>/dev/null | head -n 1)
     if [ -n "$log" ]; then
         "$python" scripts/results.py take "$log" >>"$results/$step" 2>&3
@@ -73,7 +73,8 @@ step_tsan() {
     local wrapper=''
     # TSan of this age wants its shadow memory where random addresses of newer kernels may lie.
     ! setarch "$(uname -m)" -R true 2>/dev/null || wrapper="setarch $(uname -m) -R"
-    build tsan build-tsan -Dtests=enabled -Dbench=false -Db_sanitize=thread -Doptimization=1 \
+    # Only what the tests of this suite need is built, by meson test.
+    build tsan -n build-tsan -Dtests=enabled -Dbench=false -Db_sanitize=thread -Doptimization=1 \
         -Dc_args=-fno-omit-frame-pointer && suites tsan build-tsan "$wrapper" tsan
 }
 

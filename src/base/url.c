@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/url.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -217,6 +218,25 @@ static void unescape_scope(char *authority)
         memmove(percent + 1, percent + 3, strlen(percent + 3) + 1);
 }
 
+static bool name_ok(const char *s)
+{
+    return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")] == '\0';
+}
+
+/* Whether the scope exists on this machine is not asked: that is for whoever connects. */
+static bool ip6_ok(const char *s)
+{
+    const char *percent = strchrnul(s, '%');
+    char plain[INET6_ADDRSTRLEN];
+    struct in6_addr in6;
+
+    if ((size_t)(percent - s) >= sizeof(plain))
+        return false;
+    memcpy(plain, s, (size_t)(percent - s));
+    plain[percent - s] = '\0';
+    return inet_pton(AF_INET6, plain, &in6) == 1 && (!*percent || (percent[1] && name_ok(percent + 1)));
+}
+
 static int parse_authority(struct parser *p, const char *from, const char *to)
 {
     char authority[FL_HOST_LEN + 16];
@@ -235,12 +255,10 @@ static int parse_authority(struct parser *p, const char *from, const char *to)
         return fail(p, from, "%s", why.text);
     if (*from != '[' && strchr(p->url->host, ':'))
         return fail(p, from, "an IPv6 address needs brackets: [%.60s]", p->url->host);
-    if (*from == '[' && !strchr(p->url->host, ':'))
-        return fail(p, from, "brackets are for IPv6 addresses");
-    for (const char *c = p->url->host; *c; c++) {
-        if (!isgraph((unsigned char)*c) || strchr("@\"<>\\^`{|}[]", *c))
-            return fail(p, from, "a host name has no such character as in \"%.60s\"", p->url->host);
-    }
+    if (*from == '[' ? !ip6_ok(p->url->host) : !name_ok(p->url->host))
+        return fail(p, from,
+                    *from == '[' ? "\"%.80s\" is not an IPv6 address" : "\"%.80s\" is not a host name",
+                    p->url->host);
     if (!port)
         return fail(p, from, "port 0 cannot be connected to");
     snprintf(p->url->port, sizeof(p->url->port), "%u", (uint16_t)(port < 0 ? FL_URL_DEFAULT_PORT : port));
