@@ -3,6 +3,8 @@
 
 #include <isa-l/crc.h>
 
+#include "base/crc32c_wide.h"
+
 /* ISA-L takes an int: longer input goes in pieces. */
 #define MAX_PIECE ((size_t)1 << 30)
 
@@ -12,12 +14,24 @@ uint32_t fl_crc32c(uint32_t crc, const void *p, size_t len)
 
     /* crc32_iscsi is the bare register: both inversions are the caller's. */
     crc = ~crc;
+    if (len >= FL_CRC32C_WIDE_MIN && fl_crc32c_wide_works()) {
+        size_t done;
+
+        crc = fl_crc32c_wide(crc, b, len, &done);
+        b += done;
+        len -= done;
+    }
     while (len > MAX_PIECE) {
         crc = crc32_iscsi(b, (int)MAX_PIECE, crc);
         b += MAX_PIECE;
         len -= MAX_PIECE;
     }
     return ~crc32_iscsi(b, (int)len, crc);
+}
+
+uint32_t fl_crc32c_isal(uint32_t crc, const void *p, size_t len)
+{
+    return ~crc32_iscsi((unsigned char *)p, (int)len, ~crc);
 }
 
 uint32_t fl_crc32(uint32_t crc, const void *p, size_t len)
