@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "cmd.h"
+#include "control.h"
+#include "serve_show.h"
+#include "server.h"
+
+enum {
+    OPT_LISTEN = 256,
+    OPT_NS,
+    OPT_NQN,
+    OPT_HOST,
+    OPT_CONTROL,
+    OPT_METRICS,
+    OPT_CORES,
+    OPT_POLL,
+    OPT_SERIAL,
+    OPT_MODEL,
+    OPT_MDTS,
+    OPT_CAPSULE,
+    OPT_MAX_QUEUES,
+    OPT_MAX_DEPTH,
+    OPT_BUFFERS,
+    OPT_STRICT,
+    OPT_NO_HDGST,
+    OPT_NO_DDGST,
+    OPT_JSON,
+    OPT_READY_FD,
+    OPT_CHECK,
+};
+
+static const struct cmd_option options[] = {
+    {'c', "config", "FILE", "configuration in YAML, see farlane.yaml(5); - is standard input"},
+    {OPT_NS, "ns", "SPEC", "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
+    {OPT_LISTEN, "listen", "tcp://ADDR[:PORT]", "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
+                                               "or tcp://[::]; may be repeated"},
+    {OPT_NQN, "nqn", "NQN", "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},
+    {OPT_HOST, "host", "NQN", "let in this host; may be repeated. Without it any host may connect"},
+    {OPT_CONTROL, "control", "SOCKET", "Unix socket of `farlane ctl`, or none; default: see farlane ctl --help"},
+    {OPT_METRICS, "metrics", "[ADDR:]PORT", "Prometheus metrics at http://ADDR:PORT/metrics; ADDR is 127.0.0.1 unless given"},
+    {OPT_CORES, "cores", "LIST", "one loop on each of these CPUs, as 0-3,8; default: half of the CPUs, at most 4 loops, not bound"},
+    {OPT_POLL, "poll", "MODE", "adaptive (default: polls while there is work, then sleeps), busy (never sleeps), sleep"},
+    {OPT_SERIAL, "serial", "TEXT", "serial number of the subsystem, up to 20 characters"},
+    {OPT_MODEL, "model", "TEXT", "model of the subsystem, up to 40 characters"},
+    {OPT_MDTS, "mdts", "SIZE", "largest transfer of one command, default 1M"},
+    {OPT_CAPSULE, "capsule", "SIZE", "data that a write may carry in its command, default 8K; 0: none"},
+    {OPT_MAX_QUEUES, "max-queues", "N", "I/O queues of a host at most, default 64"},
+    {OPT_MAX_DEPTH, "max-depth", "N", "entries of an I/O queue at most, default 128"},
+    {OPT_BUFFERS, "buffers", "SIZE", "memory for data on its way, all loops together"},
+    {OPT_STRICT, "strict", NULL, "fail if an address of --listen isn't there yet, instead of waiting for it"},
+    {OPT_NO_HDGST, "no-hdgst", NULL, "--listen: refuse header digests"},
+    {OPT_NO_DDGST, "no-ddgst", NULL, "--listen: refuse data digests"},
+    {OPT_CHECK, "check", NULL, "only look at configuration and options, and say whether they are right"},
+    {OPT_READY_FD, "ready-fd", "FD", "write a line to this descriptor and close it when hosts can connect"},
+    {OPT_JSON, "json", NULL, "tell by one JSON object what is served"},
+    CMD_OPTION_END,
+};
+
+/* What the command line says; lists are turned into one more subsystem, and listeners. */
+struct serve_args {
+    const char *file, *nqn, *serial, *model;
+    struct config *over; /* settings and listeners that win over the file's */
+    struct config_subsystem ss;
+    bool json, check, strict, no_hdgst, no_ddgst;
+    int ready_fd;
+};
+
+static bool take_count(const struct cmd_args *args, uint64_t min, uint64_t max, uint32_t **member)
+{
+    uint64_t v;
+
+    if (!cmd_args_number(args, min, max, &v))
+        return false;
+    config_set_number(member, (uint32_t)v);
+    return true;
+}
+
+static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
+{
+    uint64_t v;
+
+    switch (id) {
+    case 'c': a->file = args->arg; return true;
+    case OPT_NS: config_add_namespace(&a->ss, args->arg); return true;
+    case OPT_LISTEN: config_add_listener(a->over, args->arg); return true;
+    case OPT_NQN: a->nqn = args->arg; return true;
+    case OPT_HOST: config_add_host(&a->ss, args->arg); return true;
+    case OPT_CONTROL: config_set_text(&a->over->control, args->arg); return true;
+    case OPT_METRICS: config_set_text(&a->over->metrics, args->arg); return true;
+    case OPT_CORES: config_set_text(&a->over->cores, args->arg); return true;
+    case OPT_POLL: config_set_text(&a->over->poll, args->arg); return true;
+    case OPT_SERIAL: a->serial = args->arg; return true;
+    case OPT_MODEL: a->model = args->arg; return true;
+    case OPT_MDTS: config_set_text(&a->over->mdts, args->arg); return true;
+    case OPT_CAPSULE: config_set_text(&a->over->capsule, args->arg); return true;
+    case OPT_BUFFERS: config_set_text(&a->over->buffers, args->arg); return true;
+    case OPT_MAX_QUEUES: return take_count(args, 1, 65535, &a->over->max_queues);
+    case OPT_MAX_DEPTH: return take_count(args, 2, 65536, &a->over->max_depth);
+    case OPT_STRICT: a->strict = true; return true;
+    case OPT_NO_HDGST: a->no_hdgst = true; return true;
+    case OPT_NO_DDGST: a->no_ddgst = true; return true;
+    case OPT_JSON: a->json = true; return true;
+    case OPT_CHECK: a->check = true; return true;
+    case OPT_READY_FD:
+        if (!cmd_args_number(args, 1, 1 << 20, &v))
+            return false;
+        a->ready_fd = (int)v;
+        return true;
+    default: cmd_usage(&cmd_serve, "'%s' is not an option; a namespace is given by --ns %s", args->arg, args->arg); return false;
+    }
+}
+
+/* ---- options and file made one ---- */
+
+static void replace(char **to, char **from)
+{
+    if (!*from)
+        return;
+    free(*to);
+    *to = *from;
+    *from = NULL;
+}
+
+static void replace_number(uint32_t **to, uint32_t **from)
+{
+    if (!*from)
+        return;
+    free(*to);
+    *to = *from;
+    *from = NULL;
+}
+
+static void override(struct config *c, struct config *over)
+{
+    replace(&c->control, &over->control);
+    replace(&c->metrics, &over->metrics);
+    replace(&c->cores, &over->cores);
+    replace(&c->poll, &over->poll);
+    replace(&c->mdts, &over->mdts);
+    replace(&c->capsule, &over->capsule);
+    replace(&c->buffers, &over->buffers);
+    replace_number(&c->max_queues, &over->max_queues);
+    replace_number(&c->max_depth, &over->max_depth);
+}
+
+static void default_nqn(char *nqn, size_t len)
+{
+    char name[65] = "localhost", *p;
+
+    gethostname(name, sizeof(name) - 1);
+    for (p = name; *p; p++)
+        *p = (char)(isalnum((unsigned char)*p) || *p == '-' || *p == '.' ? tolower((unsigned char)*p) : '-');
+    snprintf(nqn, len, "nqn.2026-01.io.farlane:%s", name[0] ? name : "localhost");
+}
+
+/* Positions in the file are of no use for what came from the command line. */
+static void forget_marks(struct config_marks *marks, const char *prefix)
+{
+    uint32_t i;
+
+    for (i = 0; i < marks->nr; i++)
+        if (!strncmp(marks->mark[i].path, prefix, strlen(prefix)))
+            marks->mark[i].path[0] = 0, marks->mark[i].line = 0;
+}
+
+static void add_listeners(struct serve_args *a, struct config *c, struct config_marks *marks)
+{
+    uint32_t i;
+
+    if (a->over->nr_listeners || !c->nr_listeners) {
+        for (i = 0; i < c->nr_listeners; i++) {
+            free(c->listeners[i].address);
+            free(c->listeners[i].strict);
+            free(c->listeners[i].hdgst);
+            free(c->listeners[i].ddgst);
+        }
+        free(c->listeners);
+        c->listeners = a->over->listeners;
+        c->nr_listeners = a->over->nr_listeners;
+        a->over->listeners = NULL;
+        a->over->nr_listeners = 0;
+        forget_marks(marks, "listeners");
+        if (!c->nr_listeners)
+            config_add_listener(c, "tcp://127.0.0.1:4420");
+    }
+    for (i = 0; i < c->nr_listeners; i++) {
+        if (a->strict)
+            config_set_bool(&c->listeners[i].strict, true);
+        if (a->no_hdgst)
+            config_set_bool(&c->listeners[i].hdgst, false);
+        if (a->no_ddgst)
+            config_set_bool(&c->listeners[i].ddgst, false);
+    }
+}
+
+static void add_subsystem(struct serve_args *a, struct config *c)
+{
+    struct config_subsystem *ss;
+    char nqn[224];
+
+    if (!a->ss.nr_namespaces && !a->ss.nr_hosts && !a->nqn)
+        return;
+    default_nqn(nqn, sizeof(nqn));
+    ss = config_add_subsystem(c, a->nqn ? a->nqn : nqn);
+    config_set_text(&ss->serial, a->serial);
+    config_set_text(&ss->model, a->model);
+    ss->namespaces = a->ss.namespaces;
+    ss->nr_namespaces = a->ss.nr_namespaces;
+    ss->hosts = a->ss.hosts;
+    ss->nr_hosts = a->ss.nr_hosts;
+    memset(&a->ss, 0, sizeof(a->ss));
+}
+
+static int make_config(struct serve_args *a, struct server *s, struct fl_error *err)
+{
+    int rc = 0;
+
+    if (a->file)
+        rc = config_load(a->file, &s->config, &s->marks, err);
+    else
+        s->config = config_create();
+    if (rc < 0)
+        return rc;
+    s->config_file = a->file;
+    override(s->config, a->over);
+    add_listeners(a, s->config, &s->marks);
+    add_subsystem(a, s->config);
+    return 0;
+}
+
+/* ---- being ready, and the end ---- */
+
+struct serve_signals {
+    struct fl_watch watch;
+    struct server *s;
+    int count;
+};
+
+static void on_signal(struct fl_watch *watch, uint32_t events)
+{
+    struct serve_signals *signals = FL_CONTAINER_OF(watch, struct serve_signals, watch);
+    struct signalfd_siginfo info;
+
+    while (read(watch->fd, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == SIGHUP) {
+            FL_WARN("SIGHUP changes nothing: use farlane ctl, or restart with the new file");
+            continue;
+        }
+        if (signals->count++)
+            _exit(128 + (int)info.ssi_signo); /* the second time: now */
+        fl_loop_stop(signals->s->loops[0]);
+    }
+}
+
+static int watch_signals(struct serve_signals *signals, struct server *s, struct fl_error *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    *signals = (struct serve_signals){.s = s};
+    signals->watch.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    signals->watch.ready = on_signal;
+    if (signals->watch.fd < 0)
+        return fl_error_set(err, -errno, "cannot watch signals: %s", strerror(errno));
+    return fl_watch_add(s->loops[0], &signals->watch, EPOLLIN);
+}
+
+/* systemd's readiness protocol: a datagram to the socket that the environment names. */
+static void notify_manager(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    size_t len = path ? strlen(path) : 0;
+    int fd;
+
+    if (!len || len >= sizeof(addr.sun_path) || (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(addr.sun_path, path, len);
+    if (path[0] == '@')
+        addr.sun_path[0] = 0;
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&addr,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
+        FL_WARN("cannot tell the service manager at %s: %s", path, strerror(errno));
+    close(fd);
+}
+
+static void tell_ready(const struct serve_args *a)
+{
+    if (a->ready_fd > 0) {
+        if (write(a->ready_fd, "ready\n", 6) != 6)
+            FL_WARN("cannot write to --ready-fd %d: %s", a->ready_fd, strerror(errno));
+        if (a->ready_fd > 2)
+            close(a->ready_fd);
+    }
+    notify_manager("READY=1");
+}
+
+/* ---- control and metrics ---- */
+
+struct serve_http {
+    struct control_http *control, *metrics;
+    char path[108], url[128];
+};
+
+static int start_control(struct server *s, struct serve_http *h, struct fl_error *err)
+{
+    const char *said = s->config->control;
+    int rc;
+
+    if (said && !strcmp(said, "none"))
+        return 0;
+    if (said) {
+        if (snprintf(h->path, sizeof(h->path), "%s", said) >= (int)sizeof(h->path))
+            h->path[0] = 0;
+        return control_http_unix(s, said, &h->control, err);
+    }
+    rc = control_default_path(h->path, sizeof(h->path), true, err);
+    if (rc == 0)
+        rc = control_http_unix(s, h->path, &h->control, err);
+    if (rc == -EADDRINUSE) { /* a second one beside it has a socket of its own */
+        fl_error_clear(err);
+        snprintf(strrchr(h->path, '.'), 24, "-%d.sock", (int)getpid());
+        rc = control_http_unix(s, h->path, &h->control, err);
+    }
+    if (rc < 0) { /* nobody asked for it: serve without */
+        FL_WARN("no control socket: %s", err->text);
+        fl_error_clear(err);
+        h->path[0] = 0;
+    }
+    return 0;
+}
+
+static int start_http(struct server *s, struct serve_http *h, struct fl_error *err)
+{
+    int rc = start_control(s, h, err);
+
+    if (rc < 0)
+        return config_error_at(&s->marks, rc, err, "control");
+    if (!s->config->metrics)
+        return 0;
+    rc = control_http_metrics(s, s->config->metrics, &h->metrics, h->url, sizeof(h->url), err);
+    return rc < 0 ? config_error_at(&s->marks, rc, err, "metrics") : 0;
+}
+
+static bool allows_any(const struct config *c)
+{
+    uint32_t i;
+
+    for (i = 0; i < c->nr_subsystems; i++) {
+        const struct config_subsystem *ss = &c->subsystems[i];
+
+        if (ss->allow_any_host ? *ss->allow_any_host : ss->nr_hosts == 0)
+            return true;
+    }
+    return false;
+}
+
+static void show(struct server *s, const struct serve_args *a, const struct serve_http *h)
+{
+    const struct serve_ways ways = {
+        .control = h->control ? h->path : NULL,
+        .metrics_url = h->metrics ? h->url : NULL,
+        .any_host = allows_any(s->config),
+    };
+    json_t *json;
+    char *text;
+
+    if (!a->json) {
+        serve_show(s, &ways);
+        return;
+    }
+    json = serve_show_json(s, &ways);
+    text = json_dumps(json, JSON_COMPACT);
+    puts(text ? text : "{}");
+    fflush(stdout);
+    free(text);
+    json_decref(json);
+}
+
+/* ---- all ---- */
+
+static int serve(struct server *s, struct serve_args *a)
+{
+    struct serve_signals signals = {.watch.fd = -1};
+    struct serve_http http = {0};
+    struct fl_error err = {0};
+    int rc, status;
+
+    rc = server_start(s, &err);
+    if (rc == 0)
+        rc = watch_signals(&signals, s, &err);
+    if (rc == 0)
+        rc = start_http(s, &http, &err);
+    status = rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
+    if (rc == 0 && a->check) {
+        printf("The configuration is right.\n");
+    } else if (rc == 0) {
+        show(s, a, &http);
+        tell_ready(a);
+        rc = server_run(s);
+        if (rc < 0)
+            cmd_complain("the event loop broke: %s", strerror(-rc)), status = EXIT_FAILED;
+        notify_manager("STOPPING=1");
+    }
+    if (server_drain(s, 10000) < 0) {
+        cmd_complain("some I/O did not end within 10 s; ending without it");
+        if (http.control)
+            unlink(http.path);
+        _exit(EXIT_FAILED);
+    }
+    control_http_stop(http.control);
+    control_http_stop(http.metrics);
+    if (signals.watch.loop)
+        fl_watch_del(&signals.watch);
+    if (signals.watch.fd >= 0)
+        close(signals.watch.fd);
+    server_free(s);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct serve_args a = {.over = config_create()};
+    struct server s = {0};
+    struct fl_error err = {0};
+    struct cmd_args args;
+    int id, rc, status;
+
+    cmd_args_init(&args, &cmd_serve, argc, argv);
+    while ((id = cmd_args_next(&args)) != CMD_DONE) {
+        if (id == CMD_BAD || id == CMD_HELP)
+            return cmd_args_status(id);
+        if (!take_option(&args, id, &a))
+            return EXIT_USAGE;
+    }
+    if (!a.file && !a.ss.nr_namespaces && !a.nqn)
+        return cmd_usage(&cmd_serve, "nothing to serve: say --ns ram:1G, --ns file:PATH or -c FILE.yaml (or --nqn NQN, and add "
+                                     "namespaces later with farlane ctl)");
+    rc = make_config(&a, &s, &err);
+    status = rc < 0 ? cmd_fail(&err, rc) : serve(&s, &a);
+    config_free(a.over);
+    config_free(s.config);
+    config_marks_free(&s.marks);
+    return status;
+}
+
+const struct cmd cmd_serve = {
+    .name = "serve",
+    .summary = "serve files, RAM or a null device as NVMe namespaces over TCP",
+    .usage = "serve [-c FILE.yaml] [--ns SPEC]... [--listen tcp://ADDR[:PORT]]... [OPTIONS]",
+    .details =
+        "Runs as an ordinary user, without huge pages. SIGINT and SIGTERM let I/O in flight end and leave with status 0; SIGHUP\n"
+        "changes nothing. Options win over the file; --ns, --nqn and --host make a subsystem beside those of the file.\n"
+        "\n"
+        "Examples:\n"
+        "  farlane serve --ns ram:1G\n"
+        "  farlane serve --ns file:/srv/disk.img,bs=4096 --listen tcp://0.0.0.0\n"
+        "  farlane serve --ns file:/dev/nvme1n1 --listen 'tcp://[::]:4420' --cores 2-3 --metrics 9100\n"
+        "  farlane serve -c /etc/farlane.yaml\n",
+    .options = options,
+    .run = run,
+};

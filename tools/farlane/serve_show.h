@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `farlane serve` says when it is ready. */
+#ifndef FARLANE_SERVE_SHOW_H
+#define FARLANE_SERVE_SHOW_H
+
+#include <jansson.h>
+
+#include "server.h"
+
+struct serve_ways { /* beside the listeners */
+    const char *control;     /* NULL: off */
+    const char *metrics_url; /* NULL: off */
+    bool any_host;
+};
+
+void serve_show(struct server *s, const struct serve_ways *ways);
+/* One object: {"ready": true, "pid":, "control":, "metrics":, "namespaces": [{url, ...}], "listeners": [...]} */
+json_t *serve_show_json(struct server *s, const struct serve_ways *ways);
+
+#endif

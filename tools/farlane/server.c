@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpulist.h"
+#include "base/log.h"
+#include "base/nqn.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "base/uuid.h"
+
+/* ---- loops ---- */
+
+static int parse_poll(const char *text, enum fl_poll_mode *mode, struct fl_error *err)
+{
+    *mode = FL_POLL_ADAPTIVE;
+    if (!text || !strcmp(text, "adaptive"))
+        return 0;
+    *mode = FL_POLL_BUSY;
+    if (!strcmp(text, "busy"))
+        return 0;
+    *mode = FL_POLL_SLEEP;
+    if (!strcmp(text, "sleep"))
+        return 0;
+    return fl_error_set(err, -EINVAL, "poll '%.20s': allowed are adaptive, busy, sleep", text);
+}
+
+/* Without a list of cores: half of the CPUs that this process may use, at most 4 loops, not bound to any. */
+static uint32_t default_nr_loops(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 2;
+
+    return (uint32_t)FL_MAX(1, FL_MIN(4, n / 2));
+}
+
+static int check_cores(const struct fl_cpulist *cores, struct fl_error *err)
+{
+    cpu_set_t set;
+    uint32_t i;
+
+    if (sched_getaffinity(0, sizeof(set), &set) < 0)
+        return 0;
+    for (i = 0; i < cores->nr; i++)
+        if (cores->cpu[i] >= CPU_SETSIZE || !CPU_ISSET(cores->cpu[i], &set))
+            return fl_error_set(err, -EINVAL, "CPU %u is not there, or not allowed for this process", cores->cpu[i]);
+    return 0;
+}
+
+static int create_loops(struct server *s, struct fl_error *err)
+{
+    struct fl_loop_options options = {.cpu = -1};
+    struct fl_cpulist cores = {0};
+    uint32_t i;
+    int rc;
+
+    rc = parse_poll(s->config->poll, &options.poll, err);
+    if (rc < 0)
+        return config_error_at(&s->marks, rc, err, "poll");
+    if (s->config->cores) {
+        rc = fl_cpulist_parse(s->config->cores, &cores, err);
+        if (rc == 0)
+            rc = check_cores(&cores, err);
+        if (rc < 0)
+            return config_error_at(&s->marks, rc, err, "cores");
+    }
+    s->nr_loops = s->config->cores ? cores.nr : default_nr_loops();
+    s->loops = calloc(s->nr_loops, sizeof(*s->loops));
+    s->threads = calloc(s->nr_loops, sizeof(*s->threads));
+    if (!s->loops || !s->threads)
+        return fl_error_set(err, -ENOMEM, "out of memory");
+    for (i = 0; i < s->nr_loops; i++) {
+        options.cpu = s->config->cores ? cores.cpu[i] : -1;
+        rc = fl_loop_create(&options, &s->loops[i]);
+        if (rc < 0)
+            return fl_error_set(err, rc, "cannot create event loop %u: %s", i, strerror(-rc));
+    }
+    return 0;
+}
+
+static void *run_loop(void *arg)
+{
+    int rc = fl_loop_run(arg);
+
+    if (rc < 0)
+        FL_ERR("an event loop broke: %s", strerror(-rc));
+    return NULL;
+}
+
+static int start_threads(struct server *s, struct fl_error *err)
+{
+    sigset_t all, old;
+    int rc = 0;
+
+    /* Signals are the control loop's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (s->nr_threads = 0; s->nr_threads + 1 < s->nr_loops; s->nr_threads++) {
+        rc = pthread_create(&s->threads[s->nr_threads + 1], NULL, run_loop, s->loops[s->nr_threads + 1]);
+        if (rc)
+            break;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc ? fl_error_set(err, -rc, "cannot start a thread: %s", strerror(rc)) : 0;
+}
+
+/* ---- the target ---- */
+
+static int size_setting(const struct server *s, const char *text, const char *key, uint64_t max, uint64_t *value,
+                        struct fl_error *err)
+{
+    char most[FL_SIZE_TEXT_LEN];
+    int rc;
+
+    if (!text)
+        return 0;
+    rc = fl_size_parse(text, value, err);
+    if (rc == 0 && *value > max)
+        rc = fl_error_set(err, -EINVAL, "%s %s is too large: at most %s", key, text, fl_size_format_exact(max, most));
+    return rc < 0 ? config_error_at(&s->marks, rc, err, "%s", key) : 0;
+}
+
+static int create_target(struct server *s, struct fl_error *err)
+{
+    struct fl_target_options options = {.loops = s->loops, .nr_loops = s->nr_loops, .capsule_len = -1};
+    const struct config *c = s->config;
+    uint64_t mdts = 0, capsule = UINT64_MAX, buffers = 0;
+    int rc;
+
+    rc = size_setting(s, c->mdts, "mdts", 1u << 20, &mdts, err);
+    if (rc == 0 && c->mdts && (!fl_is_pow2(mdts) || mdts < 4096)) {
+        fl_error_set(err, -EINVAL, "mdts %s: a power of two from 4K to 1M", c->mdts);
+        rc = config_error_at(&s->marks, -EINVAL, err, "mdts");
+    }
+    if (rc == 0)
+        rc = size_setting(s, c->capsule, "capsule", 1u << 20, &capsule, err);
+    if (rc == 0 && c->capsule && capsule % 16) {
+        fl_error_set(err, -EINVAL, "capsule %s: a multiple of 16 bytes", c->capsule);
+        rc = config_error_at(&s->marks, -EINVAL, err, "capsule");
+    }
+    if (rc == 0)
+        rc = size_setting(s, c->buffers, "buffers", UINT64_C(1) << 40, &buffers, err);
+    if (rc < 0)
+        return rc;
+    options.mdts_len = (uint32_t)mdts;
+    options.capsule_len = c->capsule ? (int64_t)capsule : -1;
+    options.pool_len = (size_t)(buffers / s->nr_loops);
+    options.max_queues = c->max_queues ? *c->max_queues : 0;
+    options.max_depth = c->max_depth ? *c->max_depth : 0;
+    return fl_target_create(&options, &s->target, err);
+}
+
+/* ---- what is served ---- */
+
+int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid, const char **field,
+                         struct fl_error *err)
+{
+    struct fl_namespace_options options = {.spec = cfg->spec};
+    struct fl_uuid uuid;
+
+    *field = "spec";
+    if (cfg->nsid)
+        options.nsid = *cfg->nsid;
+    if (cfg->nsid && (*cfg->nsid == 0 || *cfg->nsid == UINT32_MAX)) {
+        *field = "nsid";
+        return fl_error_set(err, -EINVAL, "nsid %u is not possible: allowed are 1 to 4294967294", *cfg->nsid);
+    }
+    if (cfg->ana_group)
+        options.ana_group = *cfg->ana_group;
+    if (cfg->uuid) {
+        *field = "uuid";
+        if (fl_uuid_parse(cfg->uuid, &uuid, err) < 0)
+            return -EINVAL;
+        options.uuid = uuid.b;
+        *field = "spec";
+    }
+    return fl_namespace_add(ss, &options, nsid, err);
+}
+
+int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field, uint32_t *index,
+                         struct fl_error *err)
+{
+    struct fl_subsystem_options options = {
+        .nqn = cfg->nqn,
+        .serial = cfg->serial,
+        .model = cfg->model,
+        .allow_any_host = cfg->allow_any_host ? *cfg->allow_any_host : cfg->nr_hosts == 0,
+    };
+    struct fl_subsystem *ss;
+    uint32_t nsid;
+    int rc;
+
+    *index = 0;
+    *field = "nqn";
+    rc = fl_subsystem_add(s->target, &options, &ss, err);
+    if (rc < 0)
+        return rc;
+    for (*index = 0; *index < cfg->nr_hosts; (*index)++) {
+        *field = "hosts";
+        rc = fl_subsystem_host_add(ss, cfg->hosts[*index], err);
+        if (rc < 0)
+            return rc;
+    }
+    for (*index = 0; *index < cfg->nr_namespaces; (*index)++) {
+        const char *part;
+
+        *field = "namespaces";
+        rc = server_add_namespace(ss, &cfg->namespaces[*index], &nsid, &part, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id, struct fl_error *err)
+{
+    struct fl_listener_spec spec = {0};
+    struct server_listener *grown;
+    int rc;
+
+    rc = fl_listener_spec_parse(cfg->address, &spec, err);
+    if (rc < 0)
+        return rc;
+    spec.strict = cfg->strict && *cfg->strict;
+    spec.hdgst = !cfg->hdgst || *cfg->hdgst;
+    spec.ddgst = !cfg->ddgst || *cfg->ddgst;
+    grown = realloc(s->listeners, (s->nr_listeners + 1) * sizeof(*grown));
+    if (!grown)
+        return fl_error_set(err, -ENOMEM, "out of memory");
+    s->listeners = grown;
+    rc = fl_target_listen(s->target, &spec, id, err);
+    if (rc < 0)
+        return rc;
+    s->listeners[s->nr_listeners++] = (struct server_listener){.id = *id, .spec = spec};
+    return 0;
+}
+
+int server_remove_listener(struct server *s, uint32_t id, struct fl_error *err)
+{
+    uint32_t i;
+    int rc = fl_target_unlisten(s->target, id, err);
+
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < s->nr_listeners; i++)
+        if (s->listeners[i].id == id)
+            break;
+    if (i < s->nr_listeners)
+        s->listeners[i] = s->listeners[--s->nr_listeners];
+    return 0;
+}
+
+static int add_all(struct server *s, struct fl_error *err)
+{
+    const struct config *c = s->config;
+    const char *field;
+    uint32_t i, j, id;
+    int rc;
+
+    for (i = 0; i < c->nr_subsystems; i++) {
+        rc = server_add_subsystem(s, &c->subsystems[i], &field, &j, err);
+        if (rc < 0 && !strcmp(field, "nqn"))
+            return config_error_at(&s->marks, rc, err, "subsystems[%u].nqn", i);
+        if (rc < 0)
+            return config_error_at(&s->marks, rc, err, "subsystems[%u].%s[%u]", i, field, j);
+    }
+    for (i = 0; i < c->nr_listeners; i++) {
+        rc = server_add_listener(s, &c->listeners[i], &id, err);
+        if (rc < 0)
+            return config_error_at(&s->marks, rc, err, "listeners[%u].address", i);
+    }
+    return 0;
+}
+
+int server_start(struct server *s, struct fl_error *err)
+{
+    int rc;
+
+    s->start_ns = fl_now_ns();
+    rc = create_loops(s, err);
+    if (rc == 0)
+        rc = create_target(s, err);
+    if (rc == 0)
+        rc = add_all(s, err);
+    if (rc == 0)
+        rc = start_threads(s, err);
+    return rc;
+}
+
+int server_run(struct server *s)
+{
+    return fl_loop_run(s->loops[0]);
+}
+
+/* ---- the end ---- */
+
+static void note_done(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void stop_threads(struct server *s)
+{
+    uint32_t i;
+
+    for (i = 1; i <= s->nr_threads; i++)
+        fl_loop_stop(s->loops[i]);
+    for (i = 1; i <= s->nr_threads; i++)
+        pthread_join(s->threads[i], NULL);
+    s->nr_threads = 0;
+}
+
+/* Before threads run, their loops are turned from here. */
+static void turn_all(struct server *s)
+{
+    uint32_t i;
+
+    for (i = s->nr_threads + 1; i < s->nr_loops; i++)
+        fl_loop_turn(s->loops[i], 0);
+    fl_loop_turn(s->loops[0], s->nr_threads + 1 < s->nr_loops ? FL_NS_PER_MS : 20 * FL_NS_PER_MS);
+}
+
+int server_drain(struct server *s, uint32_t deadline_ms)
+{
+    const uint64_t deadline = fl_now_ns() + deadline_ms * FL_NS_PER_MS;
+    bool done = false;
+
+    s->stopping = true;
+    if (!s->target)
+        return 0;
+    fl_target_shutdown(s->target, note_done, &done);
+    while (!done && fl_now_ns() < deadline)
+        turn_all(s);
+    return done ? 0 : -ETIMEDOUT;
+}
+
+void server_free(struct server *s)
+{
+    uint32_t i;
+
+    stop_threads(s);
+    if (s->target)
+        fl_target_destroy(s->target);
+    for (i = 0; s->loops && i < s->nr_loops; i++)
+        if (s->loops[i])
+            fl_loop_destroy(s->loops[i]);
+    free(s->loops);
+    free(s->threads);
+    free(s->listeners);
+    s->loops = NULL;
+    s->threads = NULL;
+    s->listeners = NULL;
+    s->target = NULL;
+}
