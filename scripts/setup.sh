@@ -4,7 +4,7 @@
 set -u
 
 build=(gcc libc6-dev meson ninja-build pkg-config
-    libcyaml-dev libisal-dev libjansson-dev libmicrohttpd-dev libssl-dev liburing-dev)
+    libcyaml-dev libisal-dev libjansson-dev libmicrohttpd-dev libssl-dev liburing-dev libyaml-dev)
 test=(clang llvm libclang-rt-14-dev g++ libcmocka-dev valgrind
     curl fio iproute2 nvme-cli procps tshark)
 judges=(busybox-static cpio e2fsprogs iproute2 kmod nvme-cli qemu-system-x86 tshark)
