@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -140,14 +141,23 @@ static void resolving(void **state)
 {
     struct fl_error err = {0};
     struct fl_addr addrs[4];
+    struct addrinfo *list;
 
     assert_int_equal(fl_addr_resolve("[::1]:5", 4420, addrs, 4, &err), 1);
     assert_true(fl_addr_is_loopback(&addrs[0]));
-    assert_true(fl_addr_resolve("localhost:7", 4420, addrs, 4, &err) >= 1); /* from /etc/hosts */
-    assert_true(fl_addr_is_loopback(&addrs[0]));
-    assert_int_equal(fl_addr_port(&addrs[0]), 7);
-    assert_int_equal(fl_addr_resolve("localhost", 4420, addrs, 1, &err), 1);
-    assert_int_equal(fl_addr_port(&addrs[0]), 4420);
+    if (getaddrinfo("localhost", NULL, NULL, &list)) {
+        /* A root file system without /etc/hosts, and no name service. */
+        assert_true(fl_addr_resolve("localhost:7", 4420, addrs, 4, &err) < 0);
+        assert_non_null(strstr(err.text, "localhost"));
+        fl_error_clear(&err);
+    } else {
+        freeaddrinfo(list);
+        assert_true(fl_addr_resolve("localhost:7", 4420, addrs, 4, &err) >= 1);
+        assert_true(fl_addr_is_loopback(&addrs[0]));
+        assert_int_equal(fl_addr_port(&addrs[0]), 7);
+        assert_int_equal(fl_addr_resolve("localhost", 4420, addrs, 1, &err), 1);
+        assert_int_equal(fl_addr_port(&addrs[0]), 4420);
+    }
     assert_int_equal(err.code, 0);
     assert_true(fl_addr_resolve("a:b:c:zz", 1, addrs, 4, &err) < 0);
     assert_int_equal(err.code, -EINVAL);
