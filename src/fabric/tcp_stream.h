@@ -150,6 +150,11 @@ void fl_tcp_stream_send_iov(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint
                             const struct iovec *iov, int nr, size_t skip, uint32_t len, void *token);
 /* Queues a PDU as it is, at most FL_TCP_TERM_PLEN_MAX bytes, which are copied: termination requests. */
 void fl_tcp_stream_send_raw(struct fl_tcp_stream *s, const void *pdu, uint32_t len);
+/* More than half of what nr_tx_pdus promises is in use. */
+static inline bool fl_tcp_stream_tx_half_full(const struct fl_tcp_stream *s)
+{
+    return s->tx_used > s->tx_cap / 2 || s->nr_segs > s->seg_cap / 2;
+}
 /* How many more PDUs may be queued now, at least. */
 uint32_t fl_tcp_stream_tx_room(const struct fl_tcp_stream *s);
 static inline bool fl_tcp_stream_tx_pending(const struct fl_tcp_stream *s)

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fabric/tcp_target.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fabric/tcp_slot.h"
+
+#define DEFAULT_RX_CAP                  65536u
+#define MOST_H2C_LEN                    (1u << 28)
+#define EARLY_CAPSULE_LEN               FL_TCP_ADMIN_DATA_LEN /* before Connect tells which queue it is */
+#define FAULT(fault, fes_, type, field) fault_at(fault, fes_, offsetof(struct type, field))
+
+static const struct fl_tcp_stream_ops stream_ops;
+
+static int fault_at(struct fl_tcp_fault *fault, enum fl_tcp_fes fes, size_t offset)
+{
+    *fault = (struct fl_tcp_fault){.fes = (uint16_t)fes, .offset = (uint32_t)offset};
+    return -EPROTO;
+}
+
+/* The most PDUs that one command can have in the queue: R2Ts, or data and response. */
+static uint32_t pdus_per_cmd(const struct fl_tcp_target *t)
+{
+    return FL_MAX(t->nr_r2t, 2u);
+}
+
+/*
+ * Twice what a host that keeps to its depth can make us queue. When more than half of it is in use the host
+ * does not keep to it (it sends new commands without waiting for responses), and its commands have to wait;
+ * the other half is then enough for all that are with the target.
+ */
+static int reserve_tx(struct fl_tcp_target *t)
+{
+    return fl_tcp_stream_set_tx_pdus(&t->stream, 2 * (t->nr_slots * pdus_per_cmd(t) + 2));
+}
+
+static void set_limits(struct fl_tcp_target *t)
+{
+    uint32_t cmd = sizeof(struct fl_tcp_cmd) + t->capsule_len,
+             data = sizeof(struct fl_tcp_data) + t->max_h2c_len;
+
+    /* Which of both a PDU must keep to is checked when its type is known. */
+    t->stream.limits.max_plen = FL_MAX(cmd, data) + FL_TCP_PDA_MAX + 2 * FL_TCP_DIGEST_LEN;
+}
+
+int fl_tcp_target_init(struct fl_tcp_target *t, const struct fl_tcp_target_options *options)
+{
+    int r;
+
+    memset(t, 0, sizeof(*t));
+    t->conn = (struct fl_conn){
+        .ops = options->conn_ops, .handler = options->handler, .loop = options->loop, .pool = options->pool};
+    t->kick = options->kick;
+    t->hdgst_allowed = options->hdgst;
+    t->ddgst_allowed = options->ddgst;
+    t->max_h2c_len = options->max_h2c_len ? options->max_h2c_len & ~3u : FL_TCP_TARGET_DEFAULT_H2C_LEN;
+    t->max_h2c_len = FL_MIN(FL_MAX(t->max_h2c_len, (uint32_t)FL_TCP_MAXH2CDATA_MIN), MOST_H2C_LEN);
+    t->maxr2t = options->maxr2t ? FL_MIN(options->maxr2t, FL_TCP_TARGET_MAX_R2T) : FL_TCP_TARGET_MAX_R2T;
+    t->nr_r2t = 1;
+    t->pda = (uint8_t)FL_MAX(options->pda, (uint32_t)FL_TCP_PDA_MIN);
+    t->capsule_len = EARLY_CAPSULE_LEN;
+    r = fl_tcp_stream_init(&t->stream, &stream_ops, FL_TCP_TARGET, 2 * (FL_TCP_TARGET_MAX_R2T + 2),
+                           options->rx_cap ? options->rx_cap : DEFAULT_RX_CAP);
+    if (r < 0)
+        return r;
+    r = fl_tcp_slots_grow(t, 1);
+    if (r == 0)
+        r = fl_tcp_stash_reserve(t);
+    if (r < 0)
+        fl_tcp_target_fini(t);
+    set_limits(t);
+    return r;
+}
+
+void fl_tcp_target_fini(struct fl_tcp_target *t)
+{
+    assert(!t->nr_active);
+    fl_tcp_stream_fini(&t->stream);
+    fl_tcp_slots_fini(t);
+}
+
+/* Inside a call of the driver's it looks itself; else it is told, once. */
+static void want_driver(struct fl_tcp_target *t)
+{
+    if (t->busy || t->kicked)
+        return;
+    t->kicked = true;
+    t->kick(t);
+}
+
+static void note_why(struct fl_tcp_target *t, const char *why)
+{
+    if (!t->why[0])
+        snprintf(t->why, sizeof(t->why), "%s", why);
+}
+
+/* ---- set-up ---- */
+
+static int take_ic_req(struct fl_tcp_target *t, const struct fl_tcp_ic_req *req, struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_ic ic, ours;
+    union fl_tcp_pdu resp;
+    int r = fl_tcp_ic_req_decode(req, &ic, fault);
+
+    if (r < 0)
+        return r;
+    t->hdgst_asked = ic.hdgst;
+    t->ddgst_asked = ic.ddgst;
+    t->nr_r2t = FL_MIN(ic.nr_r2t, t->maxr2t);
+    ours = (struct fl_tcp_ic){.hdgst = ic.hdgst && t->hdgst_allowed,
+                              .ddgst = ic.ddgst && t->ddgst_allowed,
+                              .pda = t->pda,
+                              .maxh2cdata = t->max_h2c_len};
+    fl_tcp_ic_resp_encode(&resp.ic_resp, &ours);
+    fl_tcp_stream_send(&t->stream, &resp, sizeof(resp.ic_resp), NULL, 0, NULL);
+    t->stream.tx_hdgst = t->stream.limits.hdgst = ours.hdgst;
+    t->stream.tx_ddgst = t->stream.limits.ddgst = ours.ddgst;
+    t->stream.tx_pda = ic.pda;
+    t->stream.limits.pda = ours.pda;
+    t->stream.limits.established = true;
+    t->state = FL_TCP_TARGET_OPEN;
+    return 0;
+}
+
+/* ---- commands ---- */
+
+static void release_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
+{
+    if (slot->stashed)
+        fl_tcp_stash_put(t, slot);
+    t->conn.handler->released(&slot->cmd);
+    fl_tcp_slot_put(t, slot);
+    t->nr_active--;
+}
+
+/* Sets what the SGL says (one descriptor; NVMe/TCP knows data in the capsule and data by the transport).
+ */
+static fl_nvme_status take_sgl(struct fl_cmd *cmd, uint32_t capsule_len)
+{
+    const struct fl_nvme_sgl *sgl = &cmd->sqe.sgl;
+    uint32_t len = le32_get(sgl->len);
+
+    cmd->in_capsule = false;
+    cmd->sgl_len = len;
+    if (sgl->type == FL_NVME_SGL_TRANSPORT)
+        return capsule_len ? FL_NVME_SC_SGL_INVALID_DATA : 0;
+    if (sgl->type == FL_NVME_SGL_OFFSET) {
+        if (le64_get(sgl->addr))
+            return FL_NVME_SC_SGL_INVALID_OFFSET; /* ICDOFF is 0 */
+        if (len != capsule_len)
+            return FL_NVME_SC_SGL_INVALID_DATA;
+        cmd->in_capsule = true;
+        return 0;
+    }
+    cmd->sgl_len = 0;
+    /* Commands without data: hosts leave the descriptor zero, or do not fill it in. */
+    if (!capsule_len &&
+        (!fl_nvme_opcode_xfer(cmd->sqe.opcode) || (!len && sgl->type == FL_NVME_SGL_DATA_BLOCK)))
+        return 0;
+    return FL_NVME_SC_SGL_INVALID_TYPE;
+}
+
+/* The target did not take the data within command(): it must not be in the way of what follows. */
+static void put_aside(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
+{
+    uint8_t *stash = fl_tcp_stash_get(t, slot);
+
+    memcpy(stash, slot->cmd.capsule_data, slot->cmd.sgl_len);
+    slot->cmd.capsule_data = stash;
+}
+
+static void start_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot, const struct fl_nvme_sqe *sqe,
+                      const void *data, uint32_t data_len, bool digest_ok)
+{
+    struct fl_cmd *cmd = &slot->cmd;
+
+    cmd->sqe = *sqe;
+    cmd->data = NULL;
+    cmd->data_len = 0;
+    cmd->to_host = false;
+    cmd->transport_status = take_sgl(cmd, data_len);
+    if (fl_unlikely(!digest_ok && !cmd->transport_status))
+        cmd->transport_status = FL_NVME_SC_TRANSIENT_TRANSPORT;
+    cmd->capsule_data = cmd->in_capsule && data_len && !cmd->transport_status ? data : NULL;
+    slot->state = FL_TCP_SLOT_TARGET;
+    t->nr_active++;
+    t->conn.handler->command(cmd);
+    if (slot->state == FL_TCP_SLOT_TARGET && cmd->capsule_data && !slot->stashed)
+        put_aside(t, slot);
+}
+
+/* More commands at a time than was agreed. There is no error of its own for this. */
+static int too_many(struct fl_tcp_fault *fault)
+{
+    return fault_at(fault, FL_TCP_FES_SEQUENCE, offsetof(struct fl_tcp_hdr, type));
+}
+
+static int take_cmd(struct fl_tcp_target *t, const union fl_tcp_pdu *pdu, uint32_t data_len,
+                    struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_slot *slot;
+
+    if (fl_unlikely(fl_tcp_stream_tx_half_full(&t->stream))) {
+        t->wait_room = true;
+        return -EAGAIN;
+    }
+    if (fl_unlikely(data_len > t->capsule_len))
+        return FAULT(fault, FL_TCP_FES_LIMIT, fl_tcp_hdr, plen);
+    if (data_len && fl_tcp_stream_fits(&t->stream, pdu)) {
+        fl_tcp_stream_keep(&t->stream);
+        return 0;
+    }
+    slot = fl_tcp_slot_get(t);
+    if (fl_unlikely(!slot))
+        return too_many(fault);
+    if (!data_len) {
+        start_cmd(t, slot, &pdu->cmd.sqe, NULL, 0, true);
+        return 0;
+    }
+    slot->state = FL_TCP_SLOT_RECEIVING;
+    t->receiving = slot;
+    fl_tcp_stream_place(&t->stream, fl_tcp_stash_get(t, slot));
+    return 0;
+}
+
+static int take_capsule_data(struct fl_tcp_target *t, const union fl_tcp_pdu *pdu, const void *data,
+                             bool digest_ok, struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_slot *slot = t->receiving;
+    uint32_t len = fl_tcp_data_len(&pdu->hdr);
+
+    if (!slot) {
+        slot = fl_tcp_slot_get(t);
+        if (!slot)
+            return too_many(fault);
+        start_cmd(t, slot, &pdu->cmd.sqe, data, len, digest_ok);
+        return 0;
+    }
+    t->receiving = NULL;
+    start_cmd(t, slot, &pdu->cmd.sqe, t->stash.base + (size_t)slot->index * t->stash_stride, len, digest_ok);
+    return 0;
+}
+
+/* ---- data from the host ---- */
+
+static void send_r2ts(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
+{
+    struct fl_cmd *cmd = &slot->cmd;
+    /* With one R2T at a time, all in one; it is the host that splits into PDUs of MAXH2CDATA. */
+    uint32_t most = t->nr_r2t > 1 ? t->max_h2c_len : cmd->data_len;
+
+    for (uint32_t i = 0; i < t->nr_r2t && slot->asked < cmd->data_len; i++) {
+        struct fl_tcp_window *w = &slot->windows[i];
+        union fl_tcp_pdu pdu = {.r2t = {.hdr.type = FL_TCP_R2T, .cccid = cmd->sqe.cid}};
+        uint32_t len = FL_MIN(most, cmd->data_len - slot->asked);
+
+        if (w->next != w->end)
+            continue;
+        w->next = slot->asked;
+        w->end = slot->asked + len;
+        pdu.r2t.ttag = le16_of(fl_tcp_slot_new_tag(t, slot, i));
+        pdu.r2t.r2to = le32_of(slot->asked);
+        pdu.r2t.r2tl = le32_of(len);
+        slot->asked += len;
+        fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.r2t), NULL, 0, NULL);
+    }
+}
+
+static void finish_fetch(struct fl_tcp_slot *slot, fl_nvme_status status)
+{
+    struct fl_cmd *cmd = &slot->cmd;
+
+    slot->state = FL_TCP_SLOT_TARGET;
+    cmd->capsule_data = NULL;
+    if (status && !cmd->transport_status)
+        cmd->transport_status = status;
+    cmd->conn->handler->data_ready(cmd);
+}
+
+void fl_tcp_target_fetch(struct fl_cmd *cmd)
+{
+    struct fl_tcp_slot *slot = fl_tcp_slot_of(cmd);
+    struct fl_tcp_target *t = fl_tcp_target_of(cmd->conn);
+
+    assert(slot->state == FL_TCP_SLOT_TARGET && cmd->data_len && cmd->data_len <= cmd->sgl_len);
+    if (cmd->in_capsule) {
+        if (cmd->capsule_data)
+            memcpy(cmd->data, cmd->capsule_data, cmd->data_len);
+        if (slot->stashed)
+            fl_tcp_stash_put(t, slot);
+        finish_fetch(slot, 0);
+        return;
+    }
+    if (t->conn.dead) {
+        finish_fetch(slot, FL_NVME_SC_TRANSIENT_TRANSPORT);
+        return;
+    }
+    slot->state = FL_TCP_SLOT_FETCHING;
+    slot->digest_bad = false;
+    slot->asked = slot->arrived = 0;
+    for (uint32_t i = 0; i < t->nr_r2t; i++)
+        slot->windows[i].next = slot->windows[i].end = 0;
+    send_r2ts(t, slot);
+    want_driver(t);
+}
+
+/* The tag is the key, not the command identifier; within an R2T data comes in order and
+ * without gaps. */
+static int take_data(struct fl_tcp_target *t, const struct fl_tcp_data *pdu, struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_slot *slot;
+    struct fl_tcp_window *w;
+    uint32_t window, len = le32_get(pdu->datal);
+    bool last = pdu->hdr.flags & FL_TCP_F_DATA_LAST;
+    int r = fl_tcp_data_check(pdu, fault);
+
+    if (r < 0)
+        return r;
+    slot = fl_tcp_slot_find(t, le16_get(pdu->ttag), &window);
+    if (!slot)
+        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_data, ttag);
+    if (le16_get(pdu->cccid) != le16_get(slot->cmd.sqe.cid))
+        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_data, cccid);
+    w = &slot->windows[window];
+    if (le32_get(pdu->datao) != w->next)
+        return FAULT(fault, FL_TCP_FES_RANGE, fl_tcp_data, datao);
+    if (len > t->max_h2c_len)
+        return FAULT(fault, FL_TCP_FES_LIMIT, fl_tcp_data, datal);
+    if (len > w->end - w->next)
+        return FAULT(fault, FL_TCP_FES_RANGE, fl_tcp_data, datal);
+    if (last != (len == w->end - w->next))
+        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_hdr, flags);
+    fl_tcp_stream_place(&t->stream, (uint8_t *)slot->cmd.data + w->next);
+    return 0;
+}
+
+static void take_data_payload(struct fl_tcp_target *t, const struct fl_tcp_data *pdu, bool digest_ok)
+{
+    uint32_t window, len = le32_get(pdu->datal);
+    struct fl_tcp_slot *slot = fl_tcp_slot_find(t, le16_get(pdu->ttag), &window);
+
+    assert(slot); /* take_data found it, and only its payload can change that */
+    slot->digest_bad |= !digest_ok;
+    slot->windows[window].next += len;
+    slot->arrived += len;
+    if (slot->arrived == slot->cmd.data_len)
+        /* a wrong data digest is an error of this command, not of the connection */
+        finish_fetch(slot, slot->digest_bad ? FL_NVME_SC_TRANSIENT_TRANSPORT : 0);
+    else if (slot->windows[window].next == slot->windows[window].end)
+        send_r2ts(t, slot);
+}
+
+/* ---- completion ---- */
+
+static void send_response(struct fl_tcp_target *t, const struct fl_cmd *cmd)
+{
+    union fl_tcp_pdu pdu;
+
+    pdu.resp = (struct fl_tcp_resp){.hdr.type = FL_TCP_RESP, .cqe = cmd->cqe};
+    fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.resp), NULL, 0, NULL);
+}
+
+void fl_tcp_target_complete(struct fl_cmd *cmd)
+{
+    struct fl_tcp_slot *slot = fl_tcp_slot_of(cmd);
+    struct fl_tcp_target *t = fl_tcp_target_of(cmd->conn);
+    union fl_tcp_pdu pdu;
+    bool fold;
+
+    assert(slot->state == FL_TCP_SLOT_TARGET);
+    want_driver(t);
+    if (fl_unlikely(t->conn.dead)) {
+        release_cmd(t, slot);
+        return;
+    }
+    if (!cmd->to_host || !cmd->data_len || fl_nvme_cqe_status(&cmd->cqe)) {
+        send_response(t, cmd);
+        release_cmd(t, slot);
+        return;
+    }
+    /* the last data PDU may stand for a response that has nothing to say */
+    fold = t->conn.sq_flow_off && !le32_get(cmd->cqe.dw0) && !le32_get(cmd->cqe.dw1);
+    pdu.data = (struct fl_tcp_data){
+        .hdr.type = FL_TCP_C2H_DATA,
+        .hdr.flags = fold ? FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS : FL_TCP_F_DATA_LAST,
+        .cccid = cmd->cqe.cid,
+        .datal = le32_of(cmd->data_len),
+    };
+    slot->state = FL_TCP_SLOT_SENDING;
+    fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.data), cmd->data, cmd->data_len, slot);
+    if (!fold)
+        send_response(t, cmd);
+}
+
+static void on_sent(struct fl_tcp_stream *s, void *token)
+{
+    struct fl_tcp_slot *slot = token;
+
+    release_cmd(FL_CONTAINER_OF(s, struct fl_tcp_target, stream), slot);
+}
+
+/* ---- PDUs ---- */
+
+static int take_term(struct fl_tcp_target *t, const struct fl_tcp_term *pdu, struct fl_tcp_fault *fault)
+{
+    snprintf(t->why, sizeof(t->why), "the host ended the connection: %s (FES %u, FEI %u)",
+             fl_tcp_term_text(le16_get(pdu->fes)), le16_get(pdu->fes), le32_get(pdu->fei));
+    fault->fes = 0; /* nothing to answer */
+    return -EPROTO;
+}
+
+static int on_header(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, uint32_t data_len,
+                     struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_target *t = FL_CONTAINER_OF(s, struct fl_tcp_target, stream);
+
+    if (fl_unlikely(t->moving || t->state >= FL_TCP_TARGET_CLOSING))
+        return -EAGAIN;
+    switch (pdu->hdr.type) {
+    case FL_TCP_CMD:
+        return take_cmd(t, pdu, data_len, fault);
+    case FL_TCP_H2C_DATA:
+        return take_data(t, &pdu->data, fault);
+    case FL_TCP_IC_REQ:
+        return take_ic_req(t, &pdu->ic_req, fault);
+    default: /* H2CTermReq; fl_tcp_hdr_check lets no other through */
+        return take_term(t, &pdu->term, fault);
+    }
+}
+
+static int on_payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const void *data, bool digest_ok,
+                      struct fl_tcp_fault *fault)
+{
+    struct fl_tcp_target *t = FL_CONTAINER_OF(s, struct fl_tcp_target, stream);
+
+    if (pdu->hdr.type == FL_TCP_CMD)
+        return take_capsule_data(t, pdu, data, digest_ok, fault);
+    take_data_payload(t, &pdu->data, digest_ok);
+    return 0;
+}
+
+static const struct fl_tcp_stream_ops stream_ops = {
+    .header = on_header, .payload = on_payload, .sent = on_sent};
+
+/* ---- the end ---- */
+
+/* Nothing is received from now on; what is queued still goes out. */
+static void start_closing(struct fl_tcp_target *t)
+{
+    if (t->state >= FL_TCP_TARGET_CLOSING)
+        return;
+    t->state = FL_TCP_TARGET_CLOSING;
+    t->conn.dead = true;
+}
+
+/* Commands whose data will not come any more, then whatever the target holds back. Outside of its calls. */
+static void tell_target(struct fl_tcp_target *t)
+{
+    if (t->told || !t->conn.dead)
+        return;
+    t->told = true;
+    t->stream.place_iov = NULL; /* rx_iov gives nothing from now on */
+    if (t->receiving) {
+        fl_tcp_stash_put(t, t->receiving);
+        fl_tcp_slot_put(t, t->receiving);
+        t->receiving = NULL;
+    }
+    for (uint32_t i = 0; i < t->nr_slots; i++)
+        if (t->slots[i]->state == FL_TCP_SLOT_FETCHING)
+            finish_fetch(t->slots[i], FL_NVME_SC_TRANSIENT_TRANSPORT);
+    if (t->conn.handler->broken)
+        t->conn.handler->broken(&t->conn);
+}
+
+static void answer_fault(struct fl_tcp_target *t)
+{
+    struct fl_tcp_stream *s = &t->stream;
+    uint8_t term[FL_TCP_TERM_PLEN_MAX];
+    uint32_t len;
+
+    if (!t->why[0])
+        snprintf(t->why, sizeof(t->why), "the host broke the protocol: %s at byte %u of %s",
+                 fl_tcp_term_text(s->fault.fes), s->fault.offset,
+                 s->bad_len ? fl_tcp_type_text(s->bad_pdu[0]) : "a PDU");
+    if (s->fault.fes && !t->conn.dead) {
+        len = fl_tcp_term_encode(term, FL_TCP_TARGET, &s->fault, s->bad_pdu, s->bad_len);
+        fl_tcp_stream_send_raw(s, term, len);
+    }
+    start_closing(t);
+}
+
+static void enter(struct fl_tcp_target *t)
+{
+    assert(!t->busy);
+    t->busy = true;
+    t->kicked = false;
+}
+
+static void leave(struct fl_tcp_target *t, int r)
+{
+    if (fl_unlikely(r < 0))
+        answer_fault(t);
+    if (fl_unlikely(t->conn.dead))
+        tell_target(t);
+    t->busy = false;
+}
+
+static int resume(struct fl_tcp_target *t)
+{
+    if (!t->stream.rx_paused || t->moving || t->state >= FL_TCP_TARGET_CLOSING ||
+        (t->wait_room && fl_tcp_stream_tx_half_full(&t->stream)))
+        return 0;
+    t->wait_room = false;
+    return fl_tcp_stream_resume(&t->stream);
+}
+
+int fl_tcp_target_rx_iov(struct fl_tcp_target *t, struct iovec *iov, int max)
+{
+    if (fl_unlikely(t->state >= FL_TCP_TARGET_CLOSING || t->moving))
+        return 0;
+    return fl_tcp_stream_rx_iov(&t->stream, iov, max);
+}
+
+void fl_tcp_target_rx_done(struct fl_tcp_target *t, size_t n)
+{
+    enter(t);
+    leave(t, fl_tcp_stream_rx_done(&t->stream, n));
+}
+
+void fl_tcp_target_tx_done(struct fl_tcp_target *t, size_t n)
+{
+    enter(t);
+    fl_tcp_stream_tx_done(&t->stream, n);
+    leave(t, fl_unlikely(t->stream.rx_paused) ? resume(t) : 0);
+}
+
+void fl_tcp_target_advance(struct fl_tcp_target *t)
+{
+    enter(t);
+    leave(t, resume(t));
+}
+
+void fl_tcp_target_cut(struct fl_tcp_target *t, const char *why)
+{
+    if (t->state == FL_TCP_TARGET_DEAD)
+        return;
+    enter(t);
+    note_why(t, why);
+    t->state = FL_TCP_TARGET_DEAD;
+    t->conn.dead = true;
+    fl_tcp_stream_abort(&t->stream);
+    leave(t, 0);
+}
+
+void fl_tcp_target_close(struct fl_conn *conn, const char *why)
+{
+    struct fl_tcp_target *t = fl_tcp_target_of(conn);
+
+    note_why(t, why);
+    start_closing(t);
+    want_driver(t);
+}
+
+/* ---- the target's wishes ---- */
+
+int fl_tcp_target_set_depth(struct fl_conn *conn, uint32_t nr_cmds)
+{
+    struct fl_tcp_target *t = fl_tcp_target_of(conn);
+    int r = fl_tcp_slots_grow(t, nr_cmds);
+
+    if (r == 0)
+        r = reserve_tx(t);
+    if (r == 0)
+        r = fl_tcp_stash_reserve(t);
+    return r;
+}
+
+void fl_tcp_target_set_limits(struct fl_conn *conn, uint32_t capsule_data_len)
+{
+    struct fl_tcp_target *t = fl_tcp_target_of(conn);
+
+    t->capsule_len = capsule_data_len;
+    set_limits(t);
+    if (fl_tcp_stash_reserve(t) < 0)
+        fl_tcp_target_close(conn, "no memory for in-capsule data");
+}
+
+void fl_tcp_target_info(const struct fl_conn *conn, struct fl_conn_info *info)
+{
+    const struct fl_tcp_target *t = FL_CONTAINER_OF(conn, struct fl_tcp_target, conn);
+    const struct fl_tcp_stream *s = &t->stream;
+
+    *info = (struct fl_conn_info){
+        .transport = "tcp",
+        .hdgst_asked = t->hdgst_asked,
+        .ddgst_asked = t->ddgst_asked,
+        .hdgst = s->limits.hdgst,
+        .ddgst = s->limits.ddgst,
+        .max_h2c_len = t->max_h2c_len,
+        .maxr2t = t->nr_r2t,
+        .pda_host = s->tx_pda,
+        .pda_ctrl = t->pda,
+        .rx_len = s->rx_len,
+        .tx_len = s->tx_len,
+        .nr_pdus_rx = s->nr_rx_pdus,
+        .nr_pdus_tx = s->nr_tx_pdus,
+        .nr_digest_errors = s->nr_ddgst_errors,
+    };
+}
