@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "host/status.h"
+
+#define MAX_RX_ROUNDS 4 /* reads in one fl_link_io while the socket fills all that is offered */
+
+static struct fl_link *link_of(struct fl_tcp_host *host)
+{
+    return FL_CONTAINER_OF(host, struct fl_link, host);
+}
+
+/* ---- bytes ---- */
+
+static int send_pending(struct fl_link *l)
+{
+    struct fl_tcp_stream *s = &l->host.stream;
+    struct iovec iov[FL_TCP_STREAM_IOV_MAX];
+
+    fl_tcp_host_pump(&l->host);
+    while (fl_tcp_stream_tx_pending(s)) {
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)fl_tcp_stream_tx_iov(s, iov, FL_TCP_STREAM_IOV_MAX)};
+        ssize_t n = msg.msg_iovlen == 1 ? send(l->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
+                                        : sendmsg(l->fd, &msg, MSG_NOSIGNAL);
+
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            l->tx_blocked = errno == EAGAIN;
+            return l->tx_blocked ? 0 : -errno;
+        }
+        fl_tcp_stream_tx_done(s, (size_t)n);
+        fl_tcp_host_pump(&l->host);
+    }
+    l->tx_blocked = false;
+    return 0;
+}
+
+static size_t iov_len(const struct iovec *iov, int nr)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < nr; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
+/* The engine broke: its words, and a last try to let the controller know. */
+static int engine_broke(struct fl_link *l)
+{
+    fl_error_set(&l->err, l->host.err.code, "%s", l->host.err.text);
+    if (!l->host.term_fes)
+        send_pending(l);
+    return l->err.code;
+}
+
+static int receive(struct fl_link *l)
+{
+    struct fl_tcp_stream *s = &l->host.stream;
+    struct iovec iov[FL_TCP_STREAM_IOV_MAX];
+
+    for (int round = 0; round < MAX_RX_ROUNDS; round++) {
+        int nr = fl_tcp_stream_rx_iov(s, iov, FL_TCP_STREAM_IOV_MAX);
+        ssize_t n = nr == 1 ? recv(l->fd, iov[0].iov_base, iov[0].iov_len, 0) : readv(l->fd, iov, nr);
+
+        if (fl_unlikely(n <= 0)) {
+            if (n == 0)
+                return fl_error_set(&l->err, -ECONNRESET, "the target closed the connection");
+            if (errno == EAGAIN)
+                return 0;
+            if (errno == EINTR)
+                continue;
+            return fl_error_set(&l->err, -errno, "receive from the target: %s", strerror(errno));
+        }
+        if (fl_unlikely(fl_tcp_host_rx_done(&l->host, (size_t)n) < 0))
+            return engine_broke(l);
+        if ((size_t)n < iov_len(iov, nr))
+            return 0; /* that was all */
+    }
+    return 0;
+}
+
+int fl_link_send(struct fl_link *l)
+{
+    if (!fl_tcp_stream_tx_pending(&l->host.stream) && fl_list_empty(&l->host.tx_wait))
+        return 0;
+    return send_pending(l);
+}
+
+int fl_link_io(struct fl_link *l)
+{
+    int r = fl_link_send(l);
+
+    if (fl_unlikely(r < 0)) {
+        receive(l); /* the controller may have said why it closed */
+        fl_error_set(&l->err, r, "send to the target: %s", strerror(-r));
+        return l->err.code;
+    }
+    return receive(l);
+}
+
+/* ---- the way to READY ---- */
+
+static int refused(struct fl_link *l, fl_nvme_status status)
+{
+    const struct fl_nvmf_connect_data *d = &l->connect_data;
+    uint32_t dw0 = le32_get(l->connect_req.cqe.dw0);
+    int code = fl_connect_status_errno(status);
+
+    l->nvme_status = status;
+    if (fl_nvme_status_code(status) == FL_NVME_SC_CONNECT_INVALID_HOST)
+        return fl_error_set(&l->err, code, "the target does not allow this host, %s, to use %s", d->hostnqn, d->subnqn);
+    if (fl_nvme_status_code(status) != FL_NVME_SC_CONNECT_INVALID_PARAM)
+        return fl_error_set(&l->err, code, "the target refused Connect: %s (status %xh)", fl_nvme_status_text(status),
+                            fl_nvme_status_code(status));
+    /* Which field: its offset, and whether that counts in the data or in the command (Fabrics 1.1, 3.3). */
+    if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, subnqn)))
+        return fl_error_set(&l->err, -ENOENT, "the target has no subsystem %s", d->subnqn);
+    if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, hostnqn)))
+        return fl_error_set(&l->err, -EACCES, "the target does not accept the host NQN %s", d->hostnqn);
+    return fl_error_set(&l->err, -EINVAL, "the target refused Connect: byte %u of its %s is invalid", dw0 & 0xffff,
+                        dw0 & FL_NVMF_IATTR_DATA ? "data" : "command");
+}
+
+static void connected(struct fl_tcp_host *host, struct fl_tcp_req *req)
+{
+    struct fl_link *l = link_of(host);
+    fl_nvme_status status = fl_nvme_cqe_status(&req->cqe);
+
+    if (status) {
+        refused(l, status);
+        return;
+    }
+    if (le32_get(req->cqe.dw0) & (FL_NVMF_AUTHREQ_ATR | FL_NVMF_AUTHREQ_ASCR)) {
+        fl_error_set(&l->err, -EACCES, "the target asks for in-band authentication, which this host does not have");
+        return;
+    }
+    l->cntlid = fl_nvmf_connect_cntlid(&req->cqe);
+    l->host.capsule_len = l->capsule_len;
+    l->host.ops = l->owner_ops;
+    l->state = FL_LINK_READY;
+}
+
+static void ic_done(struct fl_tcp_host *host)
+{
+    struct fl_link *l = link_of(host);
+
+    if (host->asked.hdgst != host->agreed.hdgst || host->asked.ddgst != host->agreed.ddgst) {
+        fl_error_set(&l->err, -EOPNOTSUPP, "the target does not offer the %s digest that was asked for",
+                     host->asked.hdgst != host->agreed.hdgst ? "header" : "data");
+        return;
+    }
+    l->state = FL_LINK_CONNECT;
+    fl_tcp_host_submit(host, &l->connect_req);
+}
+
+static const struct fl_tcp_host_ops setup_ops = {.ready = ic_done, .done = connected};
+
+static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
+{
+    struct fl_nvmf_connect_cmd *cmd = (struct fl_nvmf_connect_cmd *)&l->connect_req.pdu.sqe;
+
+    l->connect_req = (struct fl_tcp_req){.iov = &l->connect_iov, .nr_iov = 1, .data_len = sizeof(l->connect_data)};
+    l->connect_iov = (struct iovec){&l->connect_data, sizeof(l->connect_data)};
+    fl_tcp_host_bind(&l->host, &l->connect_req, o->nr_reqs);
+    cmd->opcode = FL_NVMF_OPCODE;
+    cmd->fctype = FL_NVMF_CONNECT;
+    cmd->qid = le16_of(o->qid);
+    cmd->sqsize = le16_of(o->sqsize);
+    cmd->cattr = FL_NVMF_CATTR_NO_SQ_FLOW; /* the engine never has more out than there is room for; SUCCESS needs it */
+    cmd->kato = le32_of(o->kato_ms);
+}
+
+int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const struct fl_tcp_host_ops *ops, uint64_t now_ns)
+{
+    const struct fl_tcp_host_options host = {
+        .hdgst = o->hdgst, .ddgst = o->ddgst, .nr_reqs = o->nr_reqs + 1, .max_data_len = FL_MAX(o->max_data_len, 4096u),
+        .rx_cap = o->rx_cap};
+    int r;
+
+    *l = (struct fl_link){.fd = -1, .owner_ops = ops, .timeout_ms = o->timeout_ms, .capsule_len = o->capsule_len};
+    if (fl_nvmf_connect_data_encode(&l->connect_data, o->hostid, o->cntlid, o->subnqn, o->hostnqn) < 0)
+        return fl_error_set(&l->err, -EINVAL, "an NQN is empty or too long");
+    r = fl_tcp_host_init(&l->host, &setup_ops, &host);
+    if (r < 0)
+        return fl_error_set(&l->err, r, "out of memory");
+    prepare_connect(l, o);
+    l->deadline_ns = now_ns + o->timeout_ms * FL_NS_PER_MS;
+    l->state = FL_LINK_DIAL;
+    fl_dial_start(&l->dial, o->addrs, o->nr_addrs, now_ns);
+    return 0;
+}
+
+static int dial(struct fl_link *l, uint64_t now_ns)
+{
+    int fd = fl_dial_step(&l->dial, now_ns);
+
+    if (fd < 0)
+        return fd == -EINPROGRESS ? 0 : fl_error_set(&l->err, fd, "%s", l->dial.err.text);
+    l->fd = fd;
+    l->state = FL_LINK_IC;
+    fl_tcp_host_start(&l->host);
+    return 0;
+}
+
+static int timed_out(struct fl_link *l)
+{
+    static const char *const waits[] = {
+        [FL_LINK_DIAL] = "the TCP connect", [FL_LINK_IC] = "ICReq", [FL_LINK_CONNECT] = "the Connect command"};
+
+    return fl_error_set(&l->err, -ETIMEDOUT, "no answer to %s within %u ms", waits[l->state], l->timeout_ms);
+}
+
+int fl_link_step(struct fl_link *l, uint64_t now_ns)
+{
+    int r = 0;
+
+    if (l->state == FL_LINK_DIAL)
+        r = dial(l, now_ns);
+    if (r == 0 && l->state > FL_LINK_DIAL)
+        r = fl_link_io(l);
+    if (r == 0 && l->state == FL_LINK_CONNECT && !l->err.code)
+        r = fl_link_io(l); /* Connect itself */
+    if (r < 0)
+        return r;
+    if (l->err.code)
+        return l->err.code;
+    if (l->state == FL_LINK_READY)
+        return 1;
+    return now_ns >= l->deadline_ns ? timed_out(l) : 0;
+}
+
+void fl_link_stop(struct fl_link *l)
+{
+    if (l->state == FL_LINK_DOWN)
+        return;
+    fl_dial_stop(&l->dial);
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+    fl_tcp_host_fini(&l->host);
+    l->state = FL_LINK_DOWN;
+}
+
+int fl_link_pollfds(const struct fl_link *l, struct pollfd p[FL_LINK_MAX_FDS])
+{
+    int n = 0;
+
+    if (l->state == FL_LINK_DIAL) {
+        for (uint32_t i = 0; i < l->dial.nr_tried; i++)
+            if (l->dial.fds[i] >= 0)
+                p[n++] = (struct pollfd){.fd = l->dial.fds[i], .events = POLLOUT};
+    } else if (l->fd >= 0) {
+        p[n++] = (struct pollfd){.fd = l->fd, .events = (short)(POLLIN | (l->tx_blocked ? POLLOUT : 0))};
+    }
+    return n;
+}
+
+uint64_t fl_link_deadline(const struct fl_link *l)
+{
+    if (l->state == FL_LINK_DOWN || l->state == FL_LINK_READY)
+        return UINT64_MAX;
+    return l->state == FL_LINK_DIAL ? FL_MIN(l->deadline_ns, l->dial.next_ns) : l->deadline_ns;
+}

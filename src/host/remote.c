@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Remote namespaces and subsystems as devices: opening, closing, looking at them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "host/remote.h"
+#include "host/service.h"
+#include "host/status.h"
+#include "wire/nvme.h"
+
+#define DEF_QUEUES 128
+
+static uint32_t or_default(uint32_t value, uint32_t dflt)
+{
+    return value ? value : dflt;
+}
+
+static void take_options(struct fl_remote *r, const struct fl_url *url, const struct fl_device_options *o)
+{
+    r->hdgst = o->hdgst || url->hdgst;
+    r->ddgst = o->ddgst || url->ddgst;
+    r->no_reconnect = o->no_reconnect;
+    r->connect_timeout_ms = or_default(o->connect_timeout_ms, 5000);
+    r->loss_timeout_ms = or_default(o->loss_timeout_ms, 600000);
+    r->fast_fail_ms = or_default(o->fast_fail_ms, UINT32_MAX);
+    r->reconnect_delay_ms = or_default(o->reconnect_delay_ms, 2000);
+    r->io_timeout_ms = or_default(o->io_timeout_ms, 30000);
+    r->kato_ms = or_default(o->kato_ms, url->kato_ms);
+    if (!r->kato_ms && !r->discovery)
+        r->kato_ms = 15000;
+    r->want_nsid = url->nsid;
+    r->want_queues = FL_MIN(or_default(url->nr_queues, DEF_QUEUES), (uint32_t)FL_REMOTE_MAX_QUEUES);
+    r->want_entries = url->depth;
+}
+
+static int resolve(struct fl_remote *r, const struct fl_url *url, struct fl_error *err)
+{
+    char text[FL_HOST_LEN + 16];
+    uint16_t port = (uint16_t)atoi(url->port);
+    int n;
+
+    snprintf(text, sizeof(text), strchr(url->host, ':') ? "[%s]" : "%s", url->host);
+    n = fl_addr_resolve(text, port, r->addrs, FL_DIAL_MAX_ADDRS, err);
+    if (n < 0)
+        return n;
+    r->nr_addrs = (uint32_t)n;
+    return 0;
+}
+
+static struct fl_remote *create(const struct fl_url *url, const struct fl_device_options *o, bool subsystem)
+{
+    struct fl_remote *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->base.ops = &fl_remote_device_ops;
+    r->subsystem = subsystem;
+    snprintf(r->subnqn, sizeof(r->subnqn), "%s", url->nqn[0] ? url->nqn : FL_NQN_DISCOVERY);
+    r->discovery = fl_nqn_is_discovery(r->subnqn);
+    snprintf(r->name, sizeof(r->name), "%s at %s port %s", r->subnqn, url->host, url->port);
+    take_options(r, url, o);
+    pthread_mutex_init(&r->lock, NULL);
+    fl_list_init(&r->queues);
+    fl_list_init(&r->calls_waiting);
+    sem_init(&r->opened, 0, 0);
+    sem_init(&r->closed, 0, 0);
+    r->seq_again_ns = r->seq_deadline_ns = r->keep_alive_ns = UINT64_MAX;
+    r->link.fd = -1;
+    for (uint32_t i = 0; i < FL_ADMIN_NR; i++)
+        fl_list_init(&r->reqs[i].link);
+    return r;
+}
+
+static void destroy(struct fl_remote *r)
+{
+    fl_pollset_fini(&r->pollset);
+    sem_destroy(&r->opened);
+    sem_destroy(&r->closed);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+static void wait_for(sem_t *sem)
+{
+    while (sem_wait(sem) < 0)
+        ;
+}
+
+static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem, struct fl_device **dev,
+                       struct fl_error *err)
+{
+    struct fl_remote *r;
+    int code;
+
+    if (!subsystem && (!url->nqn[0] || fl_nqn_is_discovery(url->nqn)))
+        return fl_error_set(err, -EINVAL, "the URL names a discovery service, not a namespace: add /NQN, or use discover");
+    r = create(url, o, subsystem);
+    if (!r)
+        return fl_error_set(err, -ENOMEM, "out of memory");
+    code = fl_pollset_init(&r->pollset);
+    if (code < 0)
+        fl_error_set(err, code, "epoll: %s", strerror(-code));
+    if (code == 0)
+        code = fl_host_identity(o->hostnqn ? o->hostnqn : url->hostnqn, o->hostid, &r->who, err);
+    if (code == 0)
+        code = resolve(r, url, err);
+    if (code < 0)
+        goto destroy_remote;
+    code = fl_service_get(&r->loop);
+    if (code < 0) {
+        fl_error_set(err, code, "the service thread: %s", strerror(-code));
+        goto destroy_remote;
+    }
+    r->open_err = err;
+    r->open_msg.run = fl_remote_start_open;
+    fl_loop_post(r->loop, &r->open_msg);
+    wait_for(&r->opened);
+    if (r->open_code < 0) {
+        code = r->open_code;
+        goto put_service;
+    }
+    *dev = &r->base;
+    return 0;
+
+put_service:
+    fl_service_put();
+destroy_remote:
+    destroy(r);
+    return code;
+}
+
+static void remote_close(struct fl_device *dev)
+{
+    struct fl_remote *r = fl_remote_of(dev);
+
+    r->close_msg.run = fl_remote_start_close;
+    fl_loop_post(r->loop, &r->close_msg);
+    wait_for(&r->closed);
+    fl_service_put();
+    destroy(r);
+}
+
+/* "reconnecting: attempt 3 of 30, next in 2 s" */
+static void state_text(const struct fl_remote *r, char *text, size_t cap)
+{
+    uint64_t now = fl_now_ns();
+    uint32_t next_s = r->next_attempt_ns > now ? (uint32_t)((r->next_attempt_ns - now) / FL_NS_PER_S) + 1 : 0;
+    char of[24] = "", next[32] = "";
+
+    switch (r->state) {
+    case FL_REMOTE_OPENING:
+        snprintf(text, cap, "connecting");
+        break;
+    case FL_REMOTE_LIVE:
+        snprintf(text, cap, "live");
+        break;
+    case FL_REMOTE_LOST:
+        snprintf(text, cap, "lost");
+        break;
+    case FL_REMOTE_DOWN:
+        if (r->loss_timeout_ms != UINT32_MAX)
+            snprintf(of, sizeof(of), " of %u", r->loss_timeout_ms / r->reconnect_delay_ms + 1);
+        if (next_s)
+            snprintf(next, sizeof(next), ", next in %u s", next_s);
+        snprintf(text, cap, "reconnecting: attempt %u%s%s", r->attempt, of, next);
+        break;
+    }
+}
+
+static void remote_info(struct fl_device *dev, struct fl_device_info *info)
+{
+    struct fl_remote *r = fl_remote_of(dev);
+    const struct fl_remote_facts *f = &r->facts;
+
+    pthread_mutex_lock(&r->lock);
+    snprintf(info->subnqn, sizeof(info->subnqn), "%s", r->subnqn);
+    memcpy(info->model, f->model, sizeof(info->model));
+    memcpy(info->serial, f->serial, sizeof(info->serial));
+    memcpy(info->firmware, f->firmware, sizeof(info->firmware));
+    info->nsid = f->nsid;
+    info->read_only = f->read_only;
+    info->max_transfer_len = f->max_xfer;
+    info->max_queues = f->nr_queues;
+    info->max_depth = f->nr_entries - 1;
+    if (f->max_cmds)
+        info->max_depth = FL_MIN(info->max_depth, f->max_cmds);
+    info->volatile_cache = f->volatile_cache;
+    info->hdgst = r->hdgst;
+    info->ddgst = r->ddgst;
+    memcpy(info->uuid, f->uuid, sizeof(info->uuid));
+    state_text(r, info->state, sizeof(info->state));
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void remote_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg), void *arg)
+{
+    struct fl_remote *r = fl_remote_of(dev);
+
+    pthread_mutex_lock(&r->lock);
+    r->changed = changed;
+    r->changed_arg = arg;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static int remote_admin(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host, uint64_t *result,
+                        uint16_t *nvme_status, struct fl_error *err)
+{
+    struct fl_remote *r = fl_remote_of(dev);
+    struct fl_nvme_cqe cqe;
+    struct fl_nvme_sqe sqe;
+    fl_nvme_status status;
+    uint32_t max;
+    int code;
+
+    pthread_mutex_lock(&r->lock);
+    max = r->facts.max_xfer;
+    pthread_mutex_unlock(&r->lock);
+    if (data_len > max)
+        return fl_error_set(err, -EMSGSIZE, "admin command with %u bytes of data: the controller takes %u at most", data_len, max);
+    memcpy(&sqe, sqe64, sizeof(sqe));
+    code = fl_admin_call(r, &sqe, data, data_len, to_host, &cqe, err);
+    if (code < 0)
+        return code;
+    status = fl_nvme_cqe_status(&cqe);
+    if (result)
+        *result = le32_get(cqe.dw0) | (uint64_t)le32_get(cqe.dw1) << 32;
+    if (nvme_status)
+        *nvme_status = status;
+    if (status)
+        return fl_error_set(err, -EREMOTEIO, "%s: %s (status %xh)", fl_nvme_opcode_text(true, sqe.opcode),
+                            fl_nvme_status_text(status), fl_nvme_status_code(status));
+    return 0;
+}
+
+static int remote_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t max, struct fl_error *err)
+{
+    struct fl_nvme_ns_list *list = malloc(sizeof(*list));
+    struct fl_nvme_sqe sqe = {.opcode = FL_NVME_ADM_IDENTIFY, .cdw10 = le32_of(FL_NVME_CNS_NS_ACTIVE_LIST)};
+    uint32_t nr = 0, last = 0;
+    bool more = true;
+    int r = 0;
+
+    if (!list)
+        return fl_error_set(err, -ENOMEM, "out of memory");
+    while (more && nr < max) {
+        uint32_t i;
+
+        sqe.nsid = le32_of(last);
+        r = remote_admin(dev, &sqe, list, sizeof(*list), true, NULL, NULL, err);
+        if (r < 0)
+            break;
+        for (i = 0; i < FL_NVME_NS_LIST_MAX && nr < max && le32_get(list->nsid[i]); i++) {
+            if (le32_get(list->nsid[i]) <= last) { /* else a wrong list could keep us here for ever */
+                r = fl_error_set(err, -EPROTO, "the controller's list of namespaces is not in ascending order");
+                break;
+            }
+            nsids[nr++] = last = le32_get(list->nsid[i]);
+        }
+        more = i == FL_NVME_NS_LIST_MAX;
+        if (r < 0)
+            break;
+    }
+    free(list);
+    return r < 0 ? r : (int)nr;
+}
+
+const struct fl_device_ops fl_remote_device_ops = {
+    .transport = "tcp",
+    .open = remote_open,
+    .close = remote_close,
+    .info = remote_info,
+    .on_change = remote_on_change,
+    .queue_create = fl_remote_queue_create,
+    .admin = remote_admin,
+    .namespaces = remote_namespaces,
+};
