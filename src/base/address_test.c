@@ -71,8 +71,9 @@ static void addresses(void **state)
     }
 }
 
-/* Case T15: the longest that can be printed fits. */
-static void longest_texts_fit(void **state)
+/* Together with the table above: full, scoped and bracketed addresses, and the longest that can be printed.
+ */
+static void t15_ipv6_at_its_longest(void **state)
 {
     assert_true(FL_ADDR_IP_LEN >= sizeof("1111:2222:3333:4444:5555:6666:255.255.255.255%abcdefghijklmno"));
     assert_true(FL_ADDR_TEXT_LEN >=
@@ -165,7 +166,7 @@ static void resolving(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(addresses), cmocka_unit_test(longest_texts_fit),
+    return FL_UNIT_RUN(cmocka_unit_test(addresses), cmocka_unit_test(t15_ipv6_at_its_longest),
                        cmocka_unit_test(split_keeps_names), cmocka_unit_test(properties),
                        cmocka_unit_test(from_socket_address), cmocka_unit_test(resolving));
 }

@@ -13,7 +13,8 @@
 uint32_t fl_crc32c(uint32_t crc, const void *p, size_t len);
 uint32_t fl_crc32(uint32_t crc, const void *p, size_t len);
 
-/* The same by ISA-L alone, which fl_crc32c uses for short input and on CPUs without wide carry-less multiplication. For tests. */
+/* The same by ISA-L alone, which fl_crc32c uses for short input and on CPUs without wide carry-less
+ * multiplication. For tests. */
 uint32_t fl_crc32c_isal(uint32_t crc, const void *p, size_t len);
 
 /* The same by a plain table, one byte at a time: the yardstick of the tests. */

@@ -7,8 +7,8 @@
 #include "base/unit.h"
 #include "base/utf8.h"
 
-/* Case A1: what hosts send and administrators write, well and badly. */
-static void names(void **state)
+/* What hosts send and administrators write, well and badly. */
+static void a1_host_nqns(void **state)
 {
     static const struct {
         const char *nqn;
@@ -62,7 +62,7 @@ static void names(void **state)
     }
 }
 
-static void length(void **state)
+static void a1_length_and_terminator(void **state)
 {
     char field[FL_NQN_FIELD_LEN];
     struct fl_error err = {0};
@@ -122,6 +122,6 @@ static void utf8(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(names), cmocka_unit_test(length), cmocka_unit_test(uuid_form),
-                       cmocka_unit_test(utf8));
+    return FL_UNIT_RUN(cmocka_unit_test(a1_host_nqns), cmocka_unit_test(a1_length_and_terminator),
+                       cmocka_unit_test(uuid_form), cmocka_unit_test(utf8));
 }
