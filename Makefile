@@ -19,10 +19,10 @@ test: ## installs what is missing, builds in every way, and runs every test
 
 judges: build ## programs that are not ours (Linux kernels in QEMU, nvme-cli) against ours
 	@scripts/setup.sh test judges
-	@scripts/judges.sh
+	@scripts/test.sh judges
 
-bench: build ## measures, as ratios within one run
-	@scripts/bench.sh
+bench: build ## measures, as ratios within one run; BENCH="--only randread" and more (bench/run.py --help)
+	@bench/run.py $(BENCH)
 
 install: build
 	@meson configure build --prefix "$(abspath $(PREFIX))"

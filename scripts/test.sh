@@ -7,6 +7,7 @@
 #   check  of the sources and of what was built; with unit, as it is quick
 #   func   starts processes                           gcc, asan
 #   tsan   has two threads (give it unit or func too) tsan
+#   interop  the foreign judges, in QEMU              judges (make judges; not a step by default)
 # A test that exits with 77 is skipped: counted, shown, and a failure in CI.
 # tests/fuzz/run.sh SECONDS BUILD_DIR runs the fuzzers; it may write "pass NAME", "fail NAME" or "skip NAME" lines
 # to the file $FL_RESULTS, else it counts as one result.
@@ -45,7 +46,7 @@ suites() {
     args=("${@/#/--suite=}")
     [ -z "$wrapper" ] || args+=("--wrapper=$wrapper")
     rm -f "$dir"/meson-logs/testlog*.json
-    [ "$step" = gcc ] || args+=(--timeout-multiplier=4)
+    case $step in asan | tsan) args+=(--timeout-multiplier=4) ;; esac
     meson test -C "$dir" "${args[@]}" >"$results/$step.log" 2>&1
     log=$(ls -t "$dir"/meson-logs/testlog*.json 2>/dev/null | head -n 1)
     if [ -n "$log" ]; then
@@ -92,10 +93,20 @@ step_fuzz() {
     fi
 }
 
+step_judges() {
+    build judges build -Dtests=enabled || return
+    if ! tests/interop/kernels.sh >"$results/judges.log" 2>&1; then
+        tail -n 20 "$results/judges.log" >&3
+        echo "fail kernels" >>"$results/judges"
+        return
+    fi
+    suites judges build '' interop
+}
+
 exec 3>&1
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" >/dev/null; then
-        echo "$0: there is no step \"$step\"; there are gcc, clang, asan, tsan, fuzz" >&2
+        echo "$0: there is no step \"$step\"; there are gcc, clang, asan, tsan, fuzz, judges" >&2
         exit 2
     fi
     : >"$results/$step"
