@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of `farlane bench`: runs (bench_run.c), data that can be checked (bench_pattern.c), the target's CPU time (bench_peer.c),
- * results (bench_report.c). */
+/* The parts of `farlane bench`: runs (bench_run.c), data that can be checked (bench_pattern.c), the target's
+ * CPU time (bench_peer.c), results (bench_report.c). */
 #ifndef FARLANE_BENCH_H
 #define FARLANE_BENCH_H
 
@@ -18,7 +18,7 @@
 enum bench_wait { BENCH_BUSY, BENCH_ADAPTIVE, BENCH_SLEEP };
 
 struct bench_spec {
-    const char *rw;        /* as the user wrote it */
+    const char *rw; /* as the user wrote it */
     bool random;
     uint32_t read_percent; /* 100: reads only */
     uint64_t block_len;    /* of an I/O */
@@ -33,7 +33,7 @@ struct bench_spec {
 struct bench_result {
     const char *url;
     uint32_t depth, nr_jobs;
-    double seconds;        /* measured */
+    double seconds; /* measured */
     uint64_t nr_reads, nr_writes;
     uint64_t host_cpu_ns;  /* of this whole process, polling included */
     double busy;           /* share of the jobs' time that was not spent polling in vain; 0..1 */
@@ -43,9 +43,10 @@ struct bench_result {
     struct fl_histogram latency; /* in ticks */
 };
 
-/* The results of equal jobs are comparable: same seed, same ramp. errors: the first failed I/O ends the run. */
-int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec, pid_t target,
-              struct bench_result *result, struct fl_error *err);
+/* The results of equal jobs are comparable: same seed, same ramp. errors: the first failed I/O ends the run.
+ */
+int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec,
+              pid_t target, struct bench_result *result, struct fl_error *err);
 
 /* ---- bench_pattern.c ---- */
 /* Each sector carries where it belongs and by which write; the rest follows from both. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A clock that costs little: the CPU's own counter where it is steady. Runs measure its rate against CLOCK_MONOTONIC. */
+/* A clock that costs little: the CPU's own counter where it is steady. Runs measure its rate against
+ * CLOCK_MONOTONIC. */
 #ifndef FARLANE_BENCH_CLOCK_H
 #define FARLANE_BENCH_CLOCK_H
 

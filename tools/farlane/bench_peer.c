@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who listens at the other end, when that end is this machine: the listening socket in /proc/net/tcp{,6}, then the process that has
- * it open. No cooperation of the target is needed; a kernel's target, or one of another user, stays unknown. */
+/* Who listens at the other end, when that end is this machine: the listening socket in /proc/net/tcp{,6},
+ * then the process that has it open. No cooperation of the target is needed; a kernel's target, or one of
+ * another user, stays unknown. */
 #include <ctype.h>
 #include <dirent.h>
 #include <ifaddrs.h>
@@ -30,8 +31,9 @@ static bool is_local(const struct fl_addr *addr)
 
         if (!i->ifa_addr)
             continue;
-        if (fl_addr_from(&own, i->ifa_addr, i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                                              : sizeof(struct sockaddr_in6)) == 0)
+        if (fl_addr_from(&own, i->ifa_addr,
+                         i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                           : sizeof(struct sockaddr_in6)) == 0)
             found = fl_addr_same_ip(&own, addr);
     }
     freeifaddrs(all);
@@ -84,7 +86,8 @@ static unsigned long find_socket(const char *table, bool v6, const struct fl_add
         char local[64];
         unsigned state;
 
-        if (sscanf(line, " %*u: %63s %*s %x %*s %*s %*s %*u %*u %lu", local, &state, &found) != 3 || state != STATE_LISTEN)
+        if (sscanf(line, " %*u: %63s %*s %x %*s %*s %*s %*u %*u %lu", local, &state, &found) != 3 ||
+            state != STATE_LISTEN)
             continue;
         if (parse_local(local, v6, &listener) && listens_for(&listener, addr))
             inode = found;

@@ -57,19 +57,22 @@ static json_t *number_or_null(double v)
 static json_t *result_json(const struct bench_spec *spec, const struct bench_result *r)
 {
     const double iops = bench_iops(r);
-    json_t *json = json_pack("{s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I}", "url", r->url, "rw", spec->rw, "bs",
-                             (json_int_t)spec->block_len, "depth", (int)r->depth, "jobs", (int)r->nr_jobs, "seconds", r->seconds,
-                             "iops", iops, "gb_per_s", iops * (double)spec->block_len / 1e9, "reads", (json_int_t)r->nr_reads,
-                             "writes", (json_int_t)r->nr_writes);
+    json_t *json = json_pack("{s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I}", "url", r->url, "rw",
+                             spec->rw, "bs", (json_int_t)spec->block_len, "depth", (int)r->depth, "jobs",
+                             (int)r->nr_jobs, "seconds", r->seconds, "iops", iops, "gb_per_s",
+                             iops * (double)spec->block_len / 1e9, "reads", (json_int_t)r->nr_reads, "writes",
+                             (json_int_t)r->nr_writes);
 
-    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mean_us", mean_us(r), "min_us",
-                                           (double)r->latency.min * r->ns_per_tick / 1e3, "p50_us", percentile_us(r, 50), "p99_us",
-                                           percentile_us(r, 99), "p999_us", percentile_us(r, 99.9), "p9999_us",
-                                           percentile_us(r, 99.99), "max_us", (double)r->latency.max * r->ns_per_tick / 1e3));
-    json_object_update_new(json, json_pack("{s:f, s:f, s:o, s:o, s:f, s:b}", "host_cores", host_cores(r), "host_busy", r->busy,
-                                           "target_cores", number_or_null(target_cores(r)), "target_pid",
-                                           r->target_pid ? json_integer(r->target_pid) : json_null(), "cores_per_miops",
-                                           cores_per_miops(r), "verified", spec->verify));
+    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mean_us", mean_us(r),
+                                           "min_us", (double)r->latency.min * r->ns_per_tick / 1e3, "p50_us",
+                                           percentile_us(r, 50), "p99_us", percentile_us(r, 99), "p999_us",
+                                           percentile_us(r, 99.9), "p9999_us", percentile_us(r, 99.99),
+                                           "max_us", (double)r->latency.max * r->ns_per_tick / 1e3));
+    json_object_update_new(json,
+                           json_pack("{s:f, s:f, s:o, s:o, s:f, s:b}", "host_cores", host_cores(r),
+                                     "host_busy", r->busy, "target_cores", number_or_null(target_cores(r)),
+                                     "target_pid", r->target_pid ? json_integer(r->target_pid) : json_null(),
+                                     "cores_per_miops", cores_per_miops(r), "verified", spec->verify));
     return json;
 }
 
@@ -112,7 +115,13 @@ static void add_row(struct table *t, const struct bench_spec *spec, const struct
     table_cell(t, "%c", letter);
     table_cell(t, "%u", r->depth);
     table_cell(t, "%u", r->nr_jobs);
-    table_cell(t, iops < 10000 ? "%.0f" : iops < 1e6 ? "%.1fk" : "%.3fM", iops < 10000 ? iops : iops < 1e6 ? iops / 1e3 : iops / 1e6);
+    table_cell(t,
+               iops < 10000 ? "%.0f"
+               : iops < 1e6 ? "%.1fk"
+                            : "%.3fM",
+               iops < 10000 ? iops
+               : iops < 1e6 ? iops / 1e3
+                            : iops / 1e6);
     table_cell(t, "%.3f", iops * (double)spec->block_len / 1e9);
     cell_us(t, mean_us(r));
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
@@ -126,8 +135,10 @@ static void add_row(struct table *t, const struct bench_spec *spec, const struct
     table_cell(t, "%.2f%s", cores_per_miops(r), target < 0 ? "+?" : "");
 }
 
-/* What the fabric adds: differences of percentiles of equal jobs, the first URL being local and another one not. */
-static void add_difference(struct table *t, const struct bench_result *local, const struct bench_result *remote, char letter)
+/* What the fabric adds: differences of percentiles of equal jobs, the first URL being local and another one
+ * not. */
+static void add_difference(struct table *t, const struct bench_result *local,
+                           const struct bench_result *remote, char letter)
 {
     static const double percents[] = {50, 99, 99.9, 99.99};
     size_t i;
@@ -160,12 +171,13 @@ void bench_report_table(const struct bench_spec *spec, struct bench_result *cons
     struct table t;
     uint32_t i, j;
 
-    printf("%s of %s, %.3g s each after %.3g s of warming up%s\n", spec->rw, fl_size_format(spec->block_len, size), spec->seconds,
-           spec->ramp, spec->verify ? ", each read checked" : "");
+    printf("%s of %s, %.3g s each after %.3g s of warming up%s\n", spec->rw,
+           fl_size_format(spec->block_len, size), spec->seconds, spec->ramp,
+           spec->verify ? ", each read checked" : "");
     print_legend(results, nr);
     putchar('\n');
-    table_init(&t, "", ">DEPTH", ">JOBS", ">IOPS", ">GB/s", ">MEAN us", ">P50", ">P99", ">P99.9", ">P99.99", ">HOST", ">BUSY",
-               ">TARGET", ">CORES/MIOPS", NULL);
+    table_init(&t, "", ">DEPTH", ">JOBS", ">IOPS", ">GB/s", ">MEAN us", ">P50", ">P99", ">P99.9", ">P99.99",
+               ">HOST", ">BUSY", ">TARGET", ">CORES/MIOPS", NULL);
     for (i = 0; i < nr; i++) {
         add_row(&t, spec, results[i], letter_of(results, i));
         unknown |= target_cores(results[i]) < 0;
@@ -181,11 +193,12 @@ void bench_report_table(const struct bench_spec *spec, struct bench_result *cons
         }
     }
     table_print(&t, stdout, 2);
-    printf("\n%sHOST and TARGET are cores by CPU time, polling included; BUSY is the host's share without polling in vain.%s\n",
+    printf("\n%sHOST and TARGET are cores by CPU time, polling included; BUSY is the host's share without "
+           "polling in vain.%s\n",
            term_on(stdout, TERM_DIM), term_off(stdout));
     if (unknown)
-        printf("%s?: the target is not a process of this machine that this user can see.%s\n", term_on(stdout, TERM_DIM),
-               term_off(stdout));
+        printf("%s?: the target is not a process of this machine that this user can see.%s\n",
+               term_on(stdout, TERM_DIM), term_off(stdout));
     if (differences)
         printf("%s-A: what the fabric adds to the same job on A, as a difference of percentiles in us.%s\n",
                term_on(stdout, TERM_DIM), term_off(stdout));

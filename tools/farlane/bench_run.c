@@ -35,7 +35,7 @@ struct bench {
     const struct bench_spec *spec;
     uint32_t sector, depth;
     uint32_t queue_depth; /* commands: an I/O that is split takes several */
-    uint64_t nr_blocks; /* I/Os of block_len that fit into the part that is used */
+    uint64_t nr_blocks;   /* I/Os of block_len that fit into the part that is used */
     _Atomic enum phase phase;
     _Atomic int failed;
     _Atomic uint32_t nr_ready;
@@ -402,28 +402,32 @@ static int run_jobs(struct bench *b, struct job *jobs, pid_t target, struct benc
     return b->failed;
 }
 
-int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec, pid_t target,
-              struct bench_result *result, struct fl_error *err)
+int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec,
+              pid_t target, struct bench_result *result, struct fl_error *err)
 {
-    struct bench b = {.dev = dev, .spec = spec, .sector = info->block_len, .depth = result->depth,
+    struct bench b = {.dev = dev,
+                      .spec = spec,
+                      .sector = info->block_len,
+                      .depth = result->depth,
                       .err_lock = PTHREAD_MUTEX_INITIALIZER};
     const uint64_t len = spec->size ? FL_MIN(spec->size, info->len) : info->len;
     struct job *jobs;
     int rc;
 
     if (spec->block_len % info->block_len)
-        return fl_error_set(err, -EINVAL, "--bs %" PRIu64 " is no multiple of the namespace's blocks of %u bytes", spec->block_len,
-                            info->block_len);
+        return fl_error_set(err, -EINVAL,
+                            "--bs %" PRIu64 " is no multiple of the namespace's blocks of %u bytes",
+                            spec->block_len, info->block_len);
     b.nr_blocks = len / spec->block_len;
     b.queue_depth = b.depth;
     if (info->max_transfer_len)
         b.queue_depth *= (uint32_t)((spec->block_len + info->max_transfer_len - 1) / info->max_transfer_len);
     if (info->max_depth && b.queue_depth > info->max_depth)
-        return fl_error_set(err, -EINVAL, "--depth %u needs a queue of %u commands; %s grants %u at most", b.depth, b.queue_depth,
-                            result->url, info->max_depth);
+        return fl_error_set(err, -EINVAL, "--depth %u needs a queue of %u commands; %s grants %u at most",
+                            b.depth, b.queue_depth, result->url, info->max_depth);
     if (b.nr_blocks < result->nr_jobs)
-        return fl_error_set(err, -EINVAL, "%s has no room for %u jobs with blocks of %" PRIu64 " bytes", result->url, result->nr_jobs,
-                            spec->block_len);
+        return fl_error_set(err, -EINVAL, "%s has no room for %u jobs with blocks of %" PRIu64 " bytes",
+                            result->url, result->nr_jobs, spec->block_len);
     jobs = aligned_alloc(2 * FL_CACHE_LINE, fl_round_up(result->nr_jobs * sizeof(*jobs), 2 * FL_CACHE_LINE));
     if (!jobs)
         return fl_error_set(err, -ENOMEM, "out of memory");

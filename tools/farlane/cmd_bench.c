@@ -13,22 +13,37 @@
 #include "endpoint.h"
 #include "term.h"
 
-enum { OPT_RW = 256, OPT_BS, OPT_DEPTH, OPT_JOBS, OPT_SECONDS, OPT_RAMP, OPT_SIZE, OPT_VERIFY, OPT_CPUS, OPT_WAIT, OPT_DESTROY,
-       OPT_SCALING, OPT_JSON };
+enum {
+    OPT_RW = 256,
+    OPT_BS,
+    OPT_DEPTH,
+    OPT_JOBS,
+    OPT_SECONDS,
+    OPT_RAMP,
+    OPT_SIZE,
+    OPT_VERIFY,
+    OPT_CPUS,
+    OPT_WAIT,
+    OPT_DESTROY,
+    OPT_SCALING,
+    OPT_JSON
+};
 
 #define MAX_URLS       16
 #define VERIFY_SIZE    (UINT64_C(256) << 20)
 #define SCALING_MARGIN 0.95
 
 static const struct cmd_option options[] = {
-    {OPT_RW, "rw", "KIND", "randread (default), randwrite, read, write, or a mix with its share of reads: randrw:70, rw:70"},
+    {OPT_RW, "rw", "KIND",
+     "randread (default), randwrite, read, write, or a mix with its share of reads: randrw:70, rw:70"},
     {OPT_BS, "bs", "SIZE", "size of an I/O, default 4k"},
     {OPT_DEPTH, "depth", "LIST", "I/Os in flight of each job, one run for each, default 1,32"},
     {OPT_JOBS, "jobs", "LIST", "threads with a queue each, one run for each, default 1"},
     {OPT_SECONDS, "seconds", "N", "measured time of a run, default 5"},
     {OPT_RAMP, "ramp", "N", "seconds before it that do not count, default 0.5"},
     {OPT_SIZE, "size", "SIZE", "use only the first SIZE of the namespace"},
-    {OPT_VERIFY, "verify", NULL, "write data that can be checked first, and check each read (of 256 MiB unless --size is given)"},
+    {OPT_VERIFY, "verify", NULL,
+     "write data that can be checked first, and check each read (of 256 MiB unless --size is given)"},
     {OPT_CPUS, "cpus", "LIST", "bind the jobs to these CPUs in turn"},
     {OPT_WAIT, "wait", "MODE", "of the host: busy (default: polls without end), adaptive, sleep"},
     {OPT_DESTROY, "destroy-data", NULL, "allow writes to what is more than this process's own RAM"},
@@ -74,8 +89,8 @@ static bool take_list(const struct cmd_args *args, uint32_t max, struct list *li
     }
     if (!*p && list->nr)
         return true;
-    cmd_usage(args->cmd, "--%s %s: up to %d numbers from 1 to %u with commas between, as 1,32", args->name, args->arg, BENCH_MAX_LIST,
-              max);
+    cmd_usage(args->cmd, "--%s %s: up to %d numbers from 1 to %u with commas between, as 1,32", args->name,
+              args->arg, BENCH_MAX_LIST, max);
     return false;
 }
 
@@ -97,11 +112,14 @@ static bool take_rw(const struct cmd_args *args, struct bench_spec *spec)
         spec->read_percent = 0;
         return true;
     }
-    if (len == 2 && !strncmp(text, "rw", 2) && (!colon || fl_number_parse(colon + 1, 1, 99, "", &percent, NULL) == 0)) {
+    if (len == 2 && !strncmp(text, "rw", 2) &&
+        (!colon || fl_number_parse(colon + 1, 1, 99, "", &percent, NULL) == 0)) {
         spec->read_percent = (uint32_t)percent;
         return true;
     }
-    cmd_usage(args->cmd, "--rw %s: allowed are randread, randwrite, read, write, randrw:1 to randrw:99, rw:1 to rw:99", args->arg);
+    cmd_usage(args->cmd,
+              "--rw %s: allowed are randread, randwrite, read, write, randrw:1 to randrw:99, rw:1 to rw:99",
+              args->arg);
     return false;
 }
 
@@ -162,20 +180,38 @@ static bool take_option(const struct cmd_args *args, int id, struct bench_args *
     if (device_option(args, id, &a->device, &bad))
         return !bad;
     switch (id) {
-    case OPT_RW: return take_rw(args, &a->spec);
-    case OPT_BS: return take_bs(args, &a->spec);
-    case OPT_DEPTH: return take_list(args, 65535, &a->depths);
-    case OPT_JOBS: return take_list(args, 1024, &a->jobs);
-    case OPT_SECONDS: return take_seconds(args, 0.1, &a->spec.seconds);
-    case OPT_RAMP: return take_seconds(args, 0, &a->spec.ramp);
-    case OPT_SIZE: return cmd_args_size(args, &a->spec.size);
-    case OPT_VERIFY: a->spec.verify = true; return true;
-    case OPT_CPUS: return take_cpus(args, a);
-    case OPT_WAIT: return take_wait(args, &a->spec.wait);
-    case OPT_DESTROY: a->destroy = true; return true;
-    case OPT_SCALING: a->scaling = true; return true;
-    case OPT_JSON: a->json = true; return true;
-    default: break;
+    case OPT_RW:
+        return take_rw(args, &a->spec);
+    case OPT_BS:
+        return take_bs(args, &a->spec);
+    case OPT_DEPTH:
+        return take_list(args, 65535, &a->depths);
+    case OPT_JOBS:
+        return take_list(args, 1024, &a->jobs);
+    case OPT_SECONDS:
+        return take_seconds(args, 0.1, &a->spec.seconds);
+    case OPT_RAMP:
+        return take_seconds(args, 0, &a->spec.ramp);
+    case OPT_SIZE:
+        return cmd_args_size(args, &a->spec.size);
+    case OPT_VERIFY:
+        a->spec.verify = true;
+        return true;
+    case OPT_CPUS:
+        return take_cpus(args, a);
+    case OPT_WAIT:
+        return take_wait(args, &a->spec.wait);
+    case OPT_DESTROY:
+        a->destroy = true;
+        return true;
+    case OPT_SCALING:
+        a->scaling = true;
+        return true;
+    case OPT_JSON:
+        a->json = true;
+        return true;
+    default:
+        break;
     }
     if (a->nr_urls == MAX_URLS) {
         cmd_usage(args->cmd, "more than %d URLs", MAX_URLS);
@@ -202,15 +238,17 @@ static int check_urls(const struct bench_args *a)
         if (a->spec.verify && !strncmp(a->urls[i], "null:", 5))
             return cmd_usage(&cmd_bench, "%s keeps nothing that --verify could check", a->urls[i]);
         if ((a->spec.read_percent < 100 || a->spec.verify) && !a->destroy && !is_own_memory(a->urls[i]))
-            return cmd_usage(&cmd_bench, "%s would be overwritten: say --destroy-data if nothing on it is needed", a->urls[i]);
+            return cmd_usage(&cmd_bench,
+                             "%s would be overwritten: say --destroy-data if nothing on it is needed",
+                             a->urls[i]);
     }
     return 0;
 }
 
 /* ---- runs ---- */
 
-static int run_one(struct bench_args *a, struct fl_device *dev, const struct fl_device_info *info, const char *url, uint32_t depth,
-                   uint32_t jobs, pid_t target, struct fl_error *err)
+static int run_one(struct bench_args *a, struct fl_device *dev, const struct fl_device_info *info,
+                   const char *url, uint32_t depth, uint32_t jobs, pid_t target, struct fl_error *err)
 {
     struct bench_result *r = calloc(1, sizeof(*r));
     int rc;
@@ -270,8 +308,8 @@ static bool check_scaling(const struct bench_args *a)
                 continue;
             if (bench_iops(many) >= SCALING_MARGIN * bench_iops(few))
                 continue;
-            cmd_complain("%s, depth %u: %u jobs do less than %u (%.0f against %.0f IOPS)", many->url, many->depth, many->nr_jobs,
-                         few->nr_jobs, bench_iops(many), bench_iops(few));
+            cmd_complain("%s, depth %u: %u jobs do less than %u (%.0f against %.0f IOPS)", many->url,
+                         many->depth, many->nr_jobs, few->nr_jobs, bench_iops(many), bench_iops(few));
             good = false;
         }
     }
@@ -310,7 +348,8 @@ static int run(int argc, char **argv)
 
     if (!a)
         return EXIT_FAILED;
-    a->spec = (struct bench_spec){.rw = "randread", .random = true, .read_percent = 100, .block_len = 4096, .seconds = 5, .ramp = 0.5};
+    a->spec = (struct bench_spec){
+        .rw = "randread", .random = true, .read_percent = 100, .block_len = 4096, .seconds = 5, .ramp = 0.5};
     a->depths = (struct list){.nr = 2, .value = {1, 32}};
     a->jobs = (struct list){.nr = 1, .value = {1}};
     cmd_args_init(&args, &cmd_bench, argc, argv);
@@ -334,14 +373,19 @@ const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "measure namespaces, remote and local, by the same means",
     .usage = "bench URL... [--rw KIND] [--bs SIZE] [--depth LIST] [--jobs LIST] [--seconds N] [--json]",
-    .details = "Latency is from submission to completion as an application sees it, by one clock reading for each batch of completions.\n"
-               "Cores are CPU time over elapsed time of the whole process, polling included; the target's are known if it is a process\n"
-               "of this machine that this user can look at. Given a local URL first, a last line tells what the fabric adds.\n"
-               "\n"
-               "Examples:\n"
-               "  farlane bench ram:1G\n"
-               "  farlane bench file:disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 1,32\n"
-               "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:scratch?ns=1 --rw randrw:70 --destroy-data --json\n",
+    .details =
+        "Latency is from submission to completion as an application sees it, by one clock reading for each "
+        "batch of completions.\n"
+        "Cores are CPU time over elapsed time of the whole process, polling included; the target's are known "
+        "if it is a process\n"
+        "of this machine that this user can look at. Given a local URL first, a last line tells what the "
+        "fabric adds.\n"
+        "\n"
+        "Examples:\n"
+        "  farlane bench ram:1G\n"
+        "  farlane bench file:disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 1,32\n"
+        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:scratch?ns=1 --rw randrw:70 "
+        "--destroy-data --json\n",
     .options = options,
     .run = run,
 };

@@ -42,13 +42,15 @@ static int open_both(struct copy *c, struct fl_error *err)
     int rc;
 
     if (fl_url_has_scheme(c->src))
-        rc = endpoint_open_device(&c->from, c->src, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len, err);
+        rc = endpoint_open_device(&c->from, c->src, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len,
+                                  err);
     else
         rc = endpoint_open_source_file(&c->from, c->src, err);
     if (rc < 0)
         return rc;
     if (fl_url_has_scheme(c->dst))
-        rc = endpoint_open_device(&c->to, c->dst, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len, err);
+        rc = endpoint_open_device(&c->to, c->dst, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len,
+                                  err);
     else
         rc = endpoint_open_sink_file(&c->to, c->dst, c->force, err);
     if (rc < 0)
@@ -63,8 +65,10 @@ static int check_sizes(const struct copy *c, struct fl_error *err)
     if (c->to.len >= c->from.len)
         return 0;
     return fl_error_set(err, -ENOSPC,
-                        "%s is too small: it has %" PRIu64 " bytes (%s), and %s has %" PRIu64 " (%s); nothing was written", c->dst,
-                        c->to.len, fl_size_format(c->to.len, to), c->src, c->from.len, fl_size_format(c->from.len, from));
+                        "%s is too small: it has %" PRIu64 " bytes (%s), and %s has %" PRIu64
+                        " (%s); nothing was written",
+                        c->dst, c->to.len, fl_size_format(c->to.len, to), c->src, c->from.len,
+                        fl_size_format(c->from.len, from));
 }
 
 static int move(struct copy *c, struct fl_error *err)
@@ -86,7 +90,8 @@ static int move(struct copy *c, struct fl_error *err)
     if (rc == 0)
         rc = endpoint_sync(&c->to, err);
     progress_end(&progress);
-    if (rc == 0 && c->to.kind == ENDPOINT_FILE && c->to.len == UINT64_MAX && ftruncate(c->to.fd, (off_t)c->from.len) < 0)
+    if (rc == 0 && c->to.kind == ENDPOINT_FILE && c->to.len == UINT64_MAX &&
+        ftruncate(c->to.fd, (off_t)c->from.len) < 0)
         rc = fl_error_set(err, -errno, "cannot set the size of %s: %s", c->dst, strerror(errno));
     return rc;
 }
@@ -113,8 +118,10 @@ static int verify(struct copy *c, struct fl_error *err)
     rc = pump_run(&pump, &c->verified, err);
     progress_end(&progress);
     if (rc == -EILSEQ)
-        fl_error_set(err, rc, "%s differs from what was written, first in the %" PRIu64 " KiB from offset %" PRIu64 " on", c->dst,
-                     c->chunk_len >> 10, c->verified.differ_at);
+        fl_error_set(err, rc,
+                     "%s differs from what was written, first in the %" PRIu64 " KiB from offset %" PRIu64
+                     " on",
+                     c->dst, c->chunk_len >> 10, c->verified.differ_at);
     return rc;
 }
 
@@ -129,8 +136,9 @@ static void report(const struct copy *c)
     json_t *json;
 
     if (c->json) {
-        json = json_pack("{s:s, s:s, s:I, s:f, s:f, s:b}", "src", c->src, "dst", c->dst, "bytes", (json_int_t)c->copied.len,
-                         "seconds", (double)c->copied.ns / 1e9, "gb_per_s", rate(&c->copied) / 1e9, "verified", c->verify);
+        json = json_pack("{s:s, s:s, s:I, s:f, s:f, s:b}", "src", c->src, "dst", c->dst, "bytes",
+                         (json_int_t)c->copied.len, "seconds", (double)c->copied.ns / 1e9, "gb_per_s",
+                         rate(&c->copied) / 1e9, "verified", c->verify);
         json_dumpf(json, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(json);
@@ -177,11 +185,20 @@ static bool take_option(const struct cmd_args *args, int id, struct copy *c)
     if (device_option(args, id, &c->device, &bad))
         return !bad;
     switch (id) {
-    case OPT_VERIFY: c->verify = true; return true;
-    case OPT_FORCE: c->force = true; return true;
-    case OPT_JSON: c->json = true; return true;
-    case 'q': c->quiet = true; return true;
-    case OPT_DEPTH: return cmd_args_number(args, 1, 256, &c->depth);
+    case OPT_VERIFY:
+        c->verify = true;
+        return true;
+    case OPT_FORCE:
+        c->force = true;
+        return true;
+    case OPT_JSON:
+        c->json = true;
+        return true;
+    case 'q':
+        c->quiet = true;
+        return true;
+    case OPT_DEPTH:
+        return cmd_args_number(args, 1, 256, &c->depth);
     case OPT_CHUNK:
         if (!cmd_args_size(args, &c->chunk_len))
             return false;
@@ -189,7 +206,8 @@ static bool take_option(const struct cmd_args *args, int id, struct copy *c)
             return true;
         cmd_usage(args->cmd, "--chunk %s: a power of two from 4k to 64M", args->arg);
         return false;
-    default: break;
+    default:
+        break;
     }
     if (c->dst) {
         cmd_usage(args->cmd, "SRC and DST are enough: '%s' is too much", args->arg);
@@ -224,7 +242,8 @@ const struct cmd cmd_copy = {
     .name = "copy",
     .summary = "copy a whole namespace or file to another, with a check if wanted",
     .usage = "copy SRC DST [--verify]",
-    .details = "SRC and DST are each a path or the URL of a namespace. A file that DST names is made; a namespace has to be as large as\n"
+    .details = "SRC and DST are each a path or the URL of a namespace. A file that DST names is made; a "
+               "namespace has to be as large as\n"
                "SRC at least, which is looked at before anything is written. What was copied is flushed.\n"
                "\n"
                "Examples:\n"

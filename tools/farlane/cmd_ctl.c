@@ -13,12 +13,30 @@
 #include "control.h"
 #include "ctl.h"
 
-enum { OPT_CONTROL = 256, OPT_JSON, OPT_NSID, OPT_UUID, OPT_ANA_GROUP, OPT_FORCE, OPT_DEADLINE, OPT_SERIAL, OPT_MODEL, OPT_HOST,
-       OPT_ANY_HOST, OPT_NO_ANY_HOST, OPT_STRICT, OPT_NO_HDGST, OPT_NO_DDGST, OPT_KEEP, OPT_DISCONNECT };
+enum {
+    OPT_CONTROL = 256,
+    OPT_JSON,
+    OPT_NSID,
+    OPT_UUID,
+    OPT_ANA_GROUP,
+    OPT_FORCE,
+    OPT_DEADLINE,
+    OPT_SERIAL,
+    OPT_MODEL,
+    OPT_HOST,
+    OPT_ANY_HOST,
+    OPT_NO_ANY_HOST,
+    OPT_STRICT,
+    OPT_NO_HDGST,
+    OPT_NO_DDGST,
+    OPT_KEEP,
+    OPT_DISCONNECT
+};
 
 static const struct cmd_option options[] = {
-    {OPT_CONTROL, "control", "SOCKET", "which farlane serve; default $FARLANE_CONTROL, else /run/farlane/control.sock for root and "
-                                       "$XDG_RUNTIME_DIR/farlane/control.sock or /tmp/farlane-UID/control.sock for others"},
+    {OPT_CONTROL, "control", "SOCKET",
+     "which farlane serve; default $FARLANE_CONTROL, else /run/farlane/control.sock for root and "
+     "$XDG_RUNTIME_DIR/farlane/control.sock or /tmp/farlane-UID/control.sock for others"},
     {OPT_JSON, "json", NULL, "the answer as JSON"},
     {OPT_NSID, "nsid", "N", "ns add: number of the namespace, default the lowest free one"},
     {OPT_UUID, "uuid", "UUID", "ns add: identity, default what the file has, or a new one"},
@@ -43,7 +61,7 @@ static const struct cmd_option options[] = {
 struct ctl {
     char control[108];
     bool json, keep, disconnect;
-    json_t *body;       /* options that go into the request as they are */
+    json_t *body; /* options that go into the request as they are */
     uint64_t deadline_s;
     const char *operand[MAX_OPERANDS];
     uint32_t nr_operands;
@@ -54,7 +72,8 @@ struct ctl {
 static int refused(const struct ctl_answer *answer)
 {
     const json_t *e = json_object_get(answer->json, "error");
-    const char *code = json_string_value(json_object_get(e, "code")), *message = json_string_value(json_object_get(e, "message"));
+    const char *code = json_string_value(json_object_get(e, "code")),
+               *message = json_string_value(json_object_get(e, "message"));
 
     cmd_complain("%s", message ? message : "the target refused, and did not say why");
     if (code && !strcmp(code, "ENOENT"))
@@ -71,7 +90,8 @@ static void print_json(const struct ctl_answer *answer)
 }
 
 /* EXIT_OK: the answer is good, and to be freed; else all is done. */
-static int ask(struct ctl *c, const char *method, const char *path, const json_t *body, struct ctl_answer *answer)
+static int ask(struct ctl *c, const char *method, const char *path, const json_t *body,
+               struct ctl_answer *answer)
 {
     struct fl_error err = {0};
     int rc = ctl_request(c->control, method, path, body, answer, &err);
@@ -112,7 +132,8 @@ static int change(struct ctl *c, const char *method, const char *path, const jso
 
 /* ---- operands ---- */
 
-/* The subsystem: the first operand if it is an NQN and more than `needed` follow, else the only one that there is. */
+/* The subsystem: the first operand if it is an NQN and more than `needed` follow, else the only one that
+ * there is. */
 static int take_subsystem(struct ctl *c, uint32_t *at, uint32_t needed, char *path, size_t len)
 {
     struct ctl_answer answer;
@@ -131,7 +152,8 @@ static int take_subsystem(struct ctl *c, uint32_t *at, uint32_t needed, char *pa
     if (json_array_size(list) == 1)
         ctl_path_add(path, len, json_string_value(json_object_get(json_array_get(list, 0), "nqn")));
     else
-        status = cmd_usage(&cmd_ctl, "there are %zu subsystems: say the NQN of the one that is meant", json_array_size(list));
+        status = cmd_usage(&cmd_ctl, "there are %zu subsystems: say the NQN of the one that is meant",
+                           json_array_size(list));
     ctl_answer_free(&answer);
     return status;
 }
@@ -176,7 +198,9 @@ static int ns(struct ctl *c, const char *verb)
         json_object_set_new(c->body, "size", json_string(c->operand[at + 1]));
         return change(c, "PATCH", path, c->body, "namespace resized");
     }
-    return cmd_usage(&cmd_ctl, "ns add [NQN] SPEC, ns rm [NQN] NSID, ns resize [NQN] NSID SIZE (or 'file': what the file has)");
+    return cmd_usage(
+        &cmd_ctl,
+        "ns add [NQN] SPEC, ns rm [NQN] NSID, ns resize [NQN] NSID SIZE (or 'file': what the file has)");
 }
 
 static int subsystem(struct ctl *c, const char *verb)
@@ -184,7 +208,8 @@ static int subsystem(struct ctl *c, const char *verb)
     char path[1024] = "/v1/subsystems/";
 
     if (!has_operands(c, 2, 1, 1))
-        return cmd_usage(&cmd_ctl, "subsystem add NQN, subsystem rm NQN, subsystem set NQN --any-host|--no-any-host");
+        return cmd_usage(&cmd_ctl,
+                         "subsystem add NQN, subsystem rm NQN, subsystem set NQN --any-host|--no-any-host");
     ctl_path_add(path, sizeof(path), c->operand[2]);
     if (!strcmp(verb, "add")) {
         json_object_set_new(c->body, "nqn", json_string(c->operand[2]));
@@ -216,7 +241,8 @@ static int listener_path(struct ctl *c, const char *which, char *path, size_t le
     json_array_foreach(json_object_get(answer.json, "listeners"), i, l)
     {
         if (!strcmp(json_string_value(json_object_get(l, "url")), which))
-            snprintf(path, len, "/v1/listeners/%lld", (long long)json_integer_value(json_object_get(l, "id")));
+            snprintf(path, len, "/v1/listeners/%lld",
+                     (long long)json_integer_value(json_object_get(l, "id")));
     }
     ctl_answer_free(&answer);
     if (path[0])
@@ -245,7 +271,8 @@ static int listener(struct ctl *c, const char *verb)
         json_object_set_new(c->body, "ana_state", json_string(c->operand[3]));
         return change(c, "PATCH", path, c->body, "ANA state set");
     }
-    return cmd_usage(&cmd_ctl, "listener add tcp://ADDR[:PORT], listener rm ID|URL, listener ana ID|URL STATE");
+    return cmd_usage(&cmd_ctl,
+                     "listener add tcp://ADDR[:PORT], listener rm ID|URL, listener ana ID|URL STATE");
 }
 
 static int host(struct ctl *c, const char *verb)
@@ -270,7 +297,8 @@ static int host(struct ctl *c, const char *verb)
     ctl_path_add(path, sizeof(path) - 8, c->operand[at]);
     if (c->keep)
         strcat(path, "?keep=1");
-    return change(c, "DELETE", path, NULL, c->keep ? "host removed" : "host removed, its connections are cut");
+    return change(c, "DELETE", path, NULL,
+                  c->keep ? "host removed" : "host removed, its connections are cut");
 }
 
 static int show(struct ctl *c, const char *path, void (*print)(const json_t *json))
@@ -371,31 +399,57 @@ static bool take_option(const struct cmd_args *args, int id, struct ctl *c)
         }
         cmd_usage(args->cmd, "--control: a socket's path has up to %zu characters", sizeof(c->control) - 1);
         return false;
-    case OPT_JSON: c->json = true; return true;
-    case OPT_KEEP: c->keep = true; return true;
-    case OPT_DISCONNECT: c->disconnect = true; return true;
-    case OPT_DEADLINE: return cmd_args_number(args, 1, 86400, &c->deadline_s);
+    case OPT_JSON:
+        c->json = true;
+        return true;
+    case OPT_KEEP:
+        c->keep = true;
+        return true;
+    case OPT_DISCONNECT:
+        c->disconnect = true;
+        return true;
+    case OPT_DEADLINE:
+        return cmd_args_number(args, 1, 86400, &c->deadline_s);
     case OPT_NSID:
     case OPT_ANA_GROUP:
         if (!cmd_args_number(args, 1, UINT32_MAX - 1, &v))
             return false;
         json_object_set_new(c->body, id == OPT_NSID ? "nsid" : "ana_group", json_integer((json_int_t)v));
         return true;
-    case OPT_UUID: json_object_set_new(c->body, "uuid", json_string(args->arg)); return true;
-    case OPT_SERIAL: json_object_set_new(c->body, "serial", json_string(args->arg)); return true;
-    case OPT_MODEL: json_object_set_new(c->body, "model", json_string(args->arg)); return true;
-    case OPT_FORCE: json_object_set_new(c->body, "force", json_true()); return true;
-    case OPT_STRICT: json_object_set_new(c->body, "strict", json_true()); return true;
-    case OPT_NO_HDGST: json_object_set_new(c->body, "hdgst", json_false()); return true;
-    case OPT_NO_DDGST: json_object_set_new(c->body, "ddgst", json_false()); return true;
-    case OPT_ANY_HOST: json_object_set_new(c->body, "allow_any_host", json_true()); return true;
-    case OPT_NO_ANY_HOST: json_object_set_new(c->body, "allow_any_host", json_false()); return true;
+    case OPT_UUID:
+        json_object_set_new(c->body, "uuid", json_string(args->arg));
+        return true;
+    case OPT_SERIAL:
+        json_object_set_new(c->body, "serial", json_string(args->arg));
+        return true;
+    case OPT_MODEL:
+        json_object_set_new(c->body, "model", json_string(args->arg));
+        return true;
+    case OPT_FORCE:
+        json_object_set_new(c->body, "force", json_true());
+        return true;
+    case OPT_STRICT:
+        json_object_set_new(c->body, "strict", json_true());
+        return true;
+    case OPT_NO_HDGST:
+        json_object_set_new(c->body, "hdgst", json_false());
+        return true;
+    case OPT_NO_DDGST:
+        json_object_set_new(c->body, "ddgst", json_false());
+        return true;
+    case OPT_ANY_HOST:
+        json_object_set_new(c->body, "allow_any_host", json_true());
+        return true;
+    case OPT_NO_ANY_HOST:
+        json_object_set_new(c->body, "allow_any_host", json_false());
+        return true;
     case OPT_HOST:
         if (!json_object_get(c->body, "hosts"))
             json_object_set_new(c->body, "hosts", json_array());
         json_array_append_new(json_object_get(c->body, "hosts"), json_string(args->arg));
         return true;
-    default: break;
+    default:
+        break;
     }
     if (c->nr_operands == MAX_OPERANDS) {
         cmd_usage(args->cmd, "'%s' is too much", args->arg);
@@ -407,7 +461,8 @@ static bool take_option(const struct cmd_args *args, int id, struct ctl *c)
 
 static int dispatch(struct ctl *c)
 {
-    static const char *const names[] = {"list", "status", "connections", "save", "metrics", "ns", "subsystem", "listener", "host", NULL};
+    static const char *const names[] = {"list", "status",    "connections", "save", "metrics",
+                                        "ns",   "subsystem", "listener",    "host", NULL};
     const char *what = c->operand[0], *verb = c->nr_operands > 1 ? c->operand[1] : "", *near;
 
     if (!strcmp(verb, "remove") || !strcmp(verb, "delete") || !strcmp(verb, "del"))
@@ -434,7 +489,9 @@ static int dispatch(struct ctl *c)
         return show(c, "/metrics", NULL);
     near = cmd_nearest(what, names);
     return near ? cmd_usage(&cmd_ctl, "there is no '%s'; did you mean '%s'?", what, near)
-                : cmd_usage(&cmd_ctl, "there is no '%s'; allowed: list, status, connections, save, metrics, ns, subsystem, listener, host",
+                : cmd_usage(&cmd_ctl,
+                            "there is no '%s'; allowed: list, status, connections, save, metrics, ns, "
+                            "subsystem, listener, host",
                             what);
 }
 
@@ -465,23 +522,25 @@ const struct cmd cmd_ctl = {
     .name = "ctl",
     .summary = "look at and change what a running `farlane serve` does",
     .usage = "ctl [--control SOCKET] list|status|connections|save|metrics|ns|subsystem|listener|host ...",
-    .details = "What to do:\n"
-               "  list                                    subsystems, namespaces, hosts, listeners\n"
-               "  status                                  the process, its loops and buffers\n"
-               "  connections                             who is connected; what was asked, granted and used\n"
-               "  save [FILE]                             the configuration as it is now, as YAML (farlane serve -c FILE)\n"
-               "  metrics                                 as Prometheus reads them\n"
-               "  ns add [NQN] SPEC                       SPEC as for farlane serve --ns\n"
-               "  ns resize [NQN] NSID SIZE               SIZE 'file': what the file has now\n"
-               "  ns rm [NQN] NSID\n"
-               "  subsystem add|rm NQN\n"
-               "  subsystem set NQN --any-host|--no-any-host\n"
-               "  listener add tcp://ADDR[:PORT]\n"
-               "  listener rm ID|URL\n"
-               "  listener ana ID|URL STATE               optimized, non-optimized, inaccessible\n"
-               "  host add [NQN] HOSTNQN\n"
-               "  host rm [NQN] HOSTNQN [--keep]\n"
-               "NQN may be left out while there is one subsystem. The same by HTTP: docs/control.md.\n",
+    .details =
+        "What to do:\n"
+        "  list                                    subsystems, namespaces, hosts, listeners\n"
+        "  status                                  the process, its loops and buffers\n"
+        "  connections                             who is connected; what was asked, granted and used\n"
+        "  save [FILE]                             the configuration as it is now, as YAML (farlane serve -c "
+        "FILE)\n"
+        "  metrics                                 as Prometheus reads them\n"
+        "  ns add [NQN] SPEC                       SPEC as for farlane serve --ns\n"
+        "  ns resize [NQN] NSID SIZE               SIZE 'file': what the file has now\n"
+        "  ns rm [NQN] NSID\n"
+        "  subsystem add|rm NQN\n"
+        "  subsystem set NQN --any-host|--no-any-host\n"
+        "  listener add tcp://ADDR[:PORT]\n"
+        "  listener rm ID|URL\n"
+        "  listener ana ID|URL STATE               optimized, non-optimized, inaccessible\n"
+        "  host add [NQN] HOSTNQN\n"
+        "  host rm [NQN] HOSTNQN [--keep]\n"
+        "NQN may be left out while there is one subsystem. The same by HTTP: docs/control.md.\n",
     .options = options,
     .run = run,
 };

@@ -72,13 +72,16 @@ static json_t *info_json(const struct fl_device_info *i)
     json_t *json;
 
     memcpy(u.b, i->uuid, sizeof(u.b));
-    json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "url", i->url, "transport", i->transport, "nqn", i->subnqn,
-                     "model", i->model, "serial", i->serial, "firmware", i->firmware, "nsid", (json_int_t)i->nsid, "block",
-                     (json_int_t)i->block_len, "size", (json_int_t)i->len, "blocks", (json_int_t)i->nr_blocks);
-    json_object_update_new(json, json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "uuid", fl_uuid_format(&u, uuid),
-                                           "max_transfer", (json_int_t)i->max_transfer_len, "max_queues", (json_int_t)i->max_queues,
-                                           "max_depth", (json_int_t)i->max_depth, "volatile_cache", i->volatile_cache, "read_only",
-                                           i->read_only, "hdgst", i->hdgst, "ddgst", i->ddgst, "state", i->state));
+    json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "url", i->url, "transport",
+                     i->transport, "nqn", i->subnqn, "model", i->model, "serial", i->serial, "firmware",
+                     i->firmware, "nsid", (json_int_t)i->nsid, "block", (json_int_t)i->block_len, "size",
+                     (json_int_t)i->len, "blocks", (json_int_t)i->nr_blocks);
+    json_object_update_new(json, json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "uuid",
+                                           fl_uuid_format(&u, uuid), "max_transfer",
+                                           (json_int_t)i->max_transfer_len, "max_queues",
+                                           (json_int_t)i->max_queues, "max_depth", (json_int_t)i->max_depth,
+                                           "volatile_cache", i->volatile_cache, "read_only", i->read_only,
+                                           "hdgst", i->hdgst, "ddgst", i->ddgst, "state", i->state));
     return json;
 }
 
@@ -115,12 +118,17 @@ static void print_info(const struct fl_device_info *i)
         line("uuid", "%s", fl_uuid_format(&u, uuid));
     line("transport", "%s", i->transport);
     if (i->subnqn[0])
-        line("digests", "%s", i->hdgst && i->ddgst ? "header, data" : i->hdgst ? "header" : i->ddgst ? "data" : "none");
+        line("digests", "%s",
+             i->hdgst && i->ddgst ? "header, data"
+             : i->hdgst           ? "header"
+             : i->ddgst           ? "data"
+                                  : "none");
     if (i->max_transfer_len)
         line("max transfer", "%s (larger I/O is split)", fl_size_format(i->max_transfer_len, size));
     if (i->max_queues)
         line("queues", "%u of up to %u entries", i->max_queues, i->max_depth);
-    line("write cache", "%s", i->volatile_cache ? "volatile: flush to make writes durable" : "none: a completed write is durable");
+    line("write cache", "%s",
+         i->volatile_cache ? "volatile: flush to make writes durable" : "none: a completed write is durable");
     if (i->read_only)
         line("access", "%sread only%s", term_on(stdout, TERM_YELLOW), term_off(stdout));
 }
@@ -156,7 +164,8 @@ static int list_namespaces(const struct info_args *a, struct fl_error *err)
     if (rc == 0 && !a->json)
         printf("%s has no namespace (yet)\n", info.subnqn);
     if (rc >= 0 && a->json)
-        print_json(json_pack("{s:s, s:s, s:s, s:O}", "nqn", info.subnqn, "model", info.model, "serial", info.serial, "namespaces", list));
+        print_json(json_pack("{s:s, s:s, s:s, s:O}", "nqn", info.subnqn, "model", info.model, "serial",
+                             info.serial, "namespaces", list));
     fl_device_close(dev);
     free(nsids);
     json_decref(list);
@@ -166,7 +175,8 @@ static int list_namespaces(const struct info_args *a, struct fl_error *err)
 static bool names_subsystem_only(const char *text)
 {
     struct fl_url *url = calloc(1, sizeof(*url));
-    bool only = url && fl_url_parse(text, url, NULL) == 0 && fl_url_is_remote(url) && url->nqn[0] && !url->nsid;
+    bool only = url && fl_url_parse(text, url, NULL) == 0 && fl_url_is_remote(url) && url->nqn[0] &&
+                !url->nsid;
 
     free(url);
     return only;
@@ -241,9 +251,10 @@ static void print_entries_json(const struct fl_discovered *e, uint32_t nr)
     uint32_t i;
 
     for (i = 0; i < nr; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:b, s:s}", "type", e[i].type, "transport",
-                                              e[i].transport, "family", e[i].adrfam, "address", e[i].address, "port", e[i].port,
-                                              "nqn", e[i].subnqn, "portid", (json_int_t)e[i].portid, "tls_required",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:b, s:s}", "type",
+                                              e[i].type, "transport", e[i].transport, "family", e[i].adrfam,
+                                              "address", e[i].address, "port", e[i].port, "nqn", e[i].subnqn,
+                                              "portid", (json_int_t)e[i].portid, "tls_required",
                                               e[i].tls_required, "url", e[i].url));
     print_json(list);
 }

@@ -74,10 +74,10 @@ static int too_far(const struct endpoint *e, uint64_t off, struct fl_error *err)
 {
     char size[FL_SIZE_TEXT_LEN];
 
-    return fl_error_set(err, -ERANGE, "offset %" PRIu64 " lies behind the end of %s, which has %" PRIu64 " bytes (%s)", off, e->name,
-                        e->len, fl_size_format(e->len, size));
+    return fl_error_set(err, -ERANGE,
+                        "offset %" PRIu64 " lies behind the end of %s, which has %" PRIu64 " bytes (%s)", off,
+                        e->name, e->len, fl_size_format(e->len, size));
 }
-
 
 /* ---- read ---- */
 
@@ -93,7 +93,8 @@ static int run_read(int argc, char **argv)
     if (rc)
         return rc - 1;
     if (isatty(STDOUT_FILENO) == 1 && !t.force)
-        return cmd_usage(&cmd_read, "standard output is a terminal: redirect it (> FILE, | hexdump -C), or say --force");
+        return cmd_usage(&cmd_read,
+                         "standard output is a terminal: redirect it (> FILE, | hexdump -C), or say --force");
     rc = endpoint_open_device(&from, t.url, &t.device, PUMP_DEPTH, PUMP_CHUNK_LEN, &err);
     if (rc < 0)
         return cmd_fail(&err, rc);
@@ -115,11 +116,12 @@ const struct cmd cmd_read = {
     .name = "read",
     .summary = "read from a namespace to standard output",
     .usage = "read URL [--offset N] [--length N]",
-    .details = "Offset and length are bytes, or sizes as 4k, 1M, 2G.\n"
-               "\n"
-               "Examples:\n"
-               "  farlane read nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --length 4k | hexdump -C\n"
-               "  farlane read 'nvme+tcp://[::1]/nqn.2026-01.org.example:disk?ns=1' | sha256sum\n",
+    .details =
+        "Offset and length are bytes, or sizes as 4k, 1M, 2G.\n"
+        "\n"
+        "Examples:\n"
+        "  farlane read nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --length 4k | hexdump -C\n"
+        "  farlane read 'nvme+tcp://[::1]/nqn.2026-01.org.example:disk?ns=1' | sha256sum\n",
     .options = read_options,
     .run = run_read,
 };
@@ -130,7 +132,8 @@ static int write_stream(struct endpoint *to, const struct transfer_args *t, stru
 {
     char moved[FL_SIZE_TEXT_LEN], rate[FL_SIZE_TEXT_LEN];
     struct endpoint from;
-    struct pump_options pump = {.from = &from, .to = to, .to_off = t->off, .depth = PUMP_DEPTH, .chunk_len = PUMP_CHUNK_LEN};
+    struct pump_options pump = {
+        .from = &from, .to = to, .to_off = t->off, .depth = PUMP_DEPTH, .chunk_len = PUMP_CHUNK_LEN};
     struct pump_result result;
     struct stat st;
     int rc;
@@ -143,7 +146,8 @@ static int write_stream(struct endpoint *to, const struct transfer_args *t, stru
         off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 
         if (at >= 0 && st.st_size > at && (uint64_t)(st.st_size - at) > to->len - t->off)
-            return fl_error_set(err, -ENOSPC, "%" PRIu64 " bytes do not fit: %s has %" PRIu64 " from offset %" PRIu64 " on",
+            return fl_error_set(err, -ENOSPC,
+                                "%" PRIu64 " bytes do not fit: %s has %" PRIu64 " from offset %" PRIu64 " on",
                                 (uint64_t)(st.st_size - at), to->name, to->len - t->off, t->off);
     }
     pump.len = UINT64_MAX;
@@ -179,11 +183,12 @@ const struct cmd cmd_write = {
     .name = "write",
     .summary = "write standard input to a namespace, and flush it",
     .usage = "write URL [--offset N]",
-    .details = "Data may start and end inside a block: the rest of that block is read first and stays as it is.\n"
-               "\n"
-               "Examples:\n"
-               "  farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 < disk.img\n"
-               "  echo hello | farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --offset 1M\n",
+    .details =
+        "Data may start and end inside a block: the rest of that block is read first and stays as it is.\n"
+        "\n"
+        "Examples:\n"
+        "  farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 < disk.img\n"
+        "  echo hello | farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --offset 1M\n",
     .options = write_options,
     .run = run_write,
 };

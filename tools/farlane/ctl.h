@@ -9,15 +9,15 @@
 #include <farlane/error.h>
 
 struct ctl_answer {
-    int http;     /* status */
-    char *body;   /* malloc'ed, terminated */
+    int http;   /* status */
+    char *body; /* malloc'ed, terminated */
     size_t len;
     json_t *json; /* of the body, or NULL */
 };
 
 /* 0 if there was an answer, whatever its status. body may be NULL. */
-int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *body, struct ctl_answer *answer,
-                struct fl_error *err);
+int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *body,
+                struct ctl_answer *answer, struct fl_error *err);
 void ctl_answer_free(struct ctl_answer *answer);
 
 /* Appends text with all but unreserved characters as %XX. */

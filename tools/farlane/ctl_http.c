@@ -32,8 +32,11 @@ static int connect_to(const char *path, struct fl_error *err)
     code = -errno;
     close(fd);
     if (code == -ENOENT || code == -ECONNREFUSED)
-        return fl_error_set(err, -ECONNREFUSED, "no farlane serves at the control socket %s: start farlane serve, or say which with "
-                                                "--control", path);
+        return fl_error_set(
+            err, -ECONNREFUSED,
+            "no farlane serves at the control socket %s: start farlane serve, or say which with "
+            "--control",
+            path);
     if (code == -EACCES)
         return fl_error_set(err, code, "the control socket %s belongs to another user", path);
     return fl_error_set(err, code, "cannot connect to the control socket %s: %s", path, strerror(-code));
@@ -106,8 +109,8 @@ static int parse(char *text, size_t len, struct ctl_answer *answer)
     return 0;
 }
 
-int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *json, struct ctl_answer *answer,
-                struct fl_error *err)
+int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *json,
+                struct ctl_answer *answer, struct fl_error *err)
 {
     char *body = json ? json_dumps(json, JSON_COMPACT) : NULL, *head = NULL, *text = NULL;
     size_t len = body ? strlen(body) : 0;
@@ -116,8 +119,11 @@ int ctl_request(const char *socket_path, const char *method, const char *path, c
     memset(answer, 0, sizeof(*answer));
     fd = connect_to(socket_path, err);
     rc = fd < 0 ? fd : 0;
-    if (rc == 0 && asprintf(&head, "%s %s HTTP/1.1\r\nHost: farlane\r\nConnection: close\r\nContent-Type: application/json\r\n"
-                                   "Content-Length: %zu\r\n\r\n%s", method, path, len, body ? body : "") < 0)
+    if (rc == 0 &&
+        asprintf(&head,
+                 "%s %s HTTP/1.1\r\nHost: farlane\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 method, path, len, body ? body : "") < 0)
         rc = -ENOMEM;
     if (rc == 0)
         rc = send_all(fd, head, strlen(head));

@@ -55,10 +55,10 @@ void ctl_show_status(const json_t *status)
     print_uptime(json_number_value(json_object_get(status, "uptime_s")));
     if (text(status, "config_file")[0])
         printf(", started from %s", text(status, "config_file"));
-    printf("\n%" PRIu64 " subsystems, %" PRIu64 " namespaces, %" PRIu64 " of %" PRIu64 " listeners listening, %" PRIu64
-           " controllers, %" PRIu64 " connections\n\n",
-           number(status, "subsystems"), number(status, "namespaces"), number(status, "listening"), number(status, "listeners"),
-           number(status, "controllers"), number(status, "connections"));
+    printf("\n%" PRIu64 " subsystems, %" PRIu64 " namespaces, %" PRIu64 " of %" PRIu64
+           " listeners listening, %" PRIu64 " controllers, %" PRIu64 " connections\n\n",
+           number(status, "subsystems"), number(status, "namespaces"), number(status, "listening"),
+           number(status, "listeners"), number(status, "controllers"), number(status, "connections"));
     table_init(&t, ">LOOP", ">BUSY s", ">CONNECTIONS", ">BUFFERS", ">USED", ">PEAK", ">WAITS", NULL);
     json_array_foreach(json_object_get(status, "loops"), i, loop)
     {
@@ -134,7 +134,8 @@ void ctl_show_list(const json_t *subsystems, const json_t *listeners)
 
     json_array_foreach(json_object_get(subsystems, "subsystems"), i, ss)
     {
-        printf("%s%s%s  serial %s, %s\n", term_on(stdout, TERM_BOLD), text(ss, "nqn"), term_off(stdout), text(ss, "serial"),
+        printf("%s%s%s  serial %s, %s\n", term_on(stdout, TERM_BOLD), text(ss, "nqn"), term_off(stdout),
+               text(ss, "serial"),
                truth(ss, "allow_any_host") ? "any host may connect" : "hosts that may connect:");
         if (!truth(ss, "allow_any_host") && json_array_size(json_object_get(ss, "hosts")) == 0)
             printf("  no host\n");
@@ -162,10 +163,12 @@ static void show_queues(const json_t *list)
     json_t *q;
     size_t i;
 
-    table_init(&t, ">QUEUE", "PEER", ">LOOP", ">DEPTH", ">ASKED", ">IN FLIGHT", "DIGESTS", "ASKED", ">RECEIVED", ">SENT", NULL);
+    table_init(&t, ">QUEUE", "PEER", ">LOOP", ">DEPTH", ">ASKED", ">IN FLIGHT", "DIGESTS", "ASKED",
+               ">RECEIVED", ">SENT", NULL);
     json_array_foreach((json_t *)list, i, q)
     {
-        const json_t *depth = json_object_get(q, "depth"), *d = json_object_get(q, "digests"), *bytes = json_object_get(q, "bytes");
+        const json_t *depth = json_object_get(q, "depth"), *d = json_object_get(q, "digests"),
+                     *bytes = json_object_get(q, "bytes");
 
         table_cell(&t, number(q, "queue") ? "%" PRIu64 : "admin", number(q, "queue"));
         table_cell(&t, "%s", text(q, "peer"));
@@ -193,11 +196,12 @@ void ctl_show_connections(const json_t *connections)
     {
         const json_t *queues = json_object_get(c, "queues");
 
-        printf("%scontroller %" PRIu64 "%s of %s\n", term_on(stdout, TERM_BOLD), number(c, "controller"), term_off(stdout),
-               text(c, "subsystem"));
-        printf("  host %s, %s, keep-alive %.3g s, I/O queues: %" PRIu64 " asked, %" PRIu64 " granted, %" PRIu64 " used\n",
-               text(c, "host"), text(c, "state"), (double)number(c, "keep_alive_ms") / 1e3, number(queues, "asked"),
-               number(queues, "granted"), number(queues, "used"));
+        printf("%scontroller %" PRIu64 "%s of %s\n", term_on(stdout, TERM_BOLD), number(c, "controller"),
+               term_off(stdout), text(c, "subsystem"));
+        printf("  host %s, %s, keep-alive %.3g s, I/O queues: %" PRIu64 " asked, %" PRIu64
+               " granted, %" PRIu64 " used\n",
+               text(c, "host"), text(c, "state"), (double)number(c, "keep_alive_ms") / 1e3,
+               number(queues, "asked"), number(queues, "granted"), number(queues, "used"));
         show_queues(json_object_get(c, "connections"));
         if (i + 1 < json_array_size(list))
             putchar('\n');

@@ -34,8 +34,8 @@ static void reset(struct endpoint *e, enum endpoint_kind kind, const char *name)
     *e = (struct endpoint){.kind = kind, .name = name, .fd = -1, .block_len = 1};
 }
 
-int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options, uint32_t depth,
-                         uint32_t chunk_len, struct fl_error *err)
+int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options,
+                         uint32_t depth, uint32_t chunk_len, struct fl_error *err)
 {
     uint64_t commands;
     int rc;

@@ -12,10 +12,11 @@
 
 /* Options of every command that opens namespaces. */
 enum { OPT_HOSTNQN = 200, OPT_CONNECT_TIMEOUT };
-#define DEVICE_OPTIONS                                                                                                     \
-    {OPT_HOSTNQN, "hostnqn", "NQN", "connect under this name, default the machine's or one kept for this user"},           \
-    {                                                                                                                      \
-        OPT_CONNECT_TIMEOUT, "timeout", "SECONDS", "give up connecting after it, default 5"                                \
+#define DEVICE_OPTIONS                                                                      \
+    {OPT_HOSTNQN, "hostnqn", "NQN",                                                         \
+     "connect under this name, default the machine's or one kept for this user"},           \
+    {                                                                                       \
+        OPT_CONNECT_TIMEOUT, "timeout", "SECONDS", "give up connecting after it, default 5" \
     }
 /* True if the option was one of them and right; *bad: it was wrong, and a message printed. */
 bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad);
@@ -36,8 +37,8 @@ struct endpoint {
 };
 
 /* Depth: chunks at a time, each of at most chunk_len bytes. */
-int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options, uint32_t depth,
-                         uint32_t chunk_len, struct fl_error *err);
+int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options,
+                         uint32_t depth, uint32_t chunk_len, struct fl_error *err);
 int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_error *err);
 /* Makes the file, or takes what is there if `overwrite`. Block devices are written in place. */
 int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err);

@@ -95,7 +95,8 @@ static void read_done(struct fl_io *io, int result)
 }
 
 /* Whole blocks around the chunk; what is around lies in the buffer beside s->data. */
-static int submit(struct endpoint *e, struct slot *s, enum fl_io_op op, uint64_t off, void (*done)(struct fl_io *io, int result))
+static int submit(struct endpoint *e, struct slot *s, enum fl_io_op op, uint64_t off,
+                  void (*done)(struct fl_io *io, int result))
 {
     const uint32_t pad = (uint32_t)(off % e->block_len);
 
@@ -183,7 +184,8 @@ static bool start_read(struct pump *p)
     s->len = (uint32_t)FL_MIN(left, (uint64_t)o->chunk_len - (o->to_off + s->at) % o->chunk_len);
     if (o->to->kind == ENDPOINT_DEVICE)
         s->len = (uint32_t)FL_MIN((uint64_t)s->len, o->to->len - o->to_off - s->at);
-    pad = (uint32_t)FL_MAX((o->from_off + s->at) % o->from->block_len, (o->to_off + s->at) % o->to->block_len);
+    pad = (uint32_t)FL_MAX((o->from_off + s->at) % o->from->block_len,
+                           (o->to_off + s->at) % o->to->block_len);
     s->data = s->buf + pad;
     if (o->from->kind == ENDPOINT_DEVICE) {
         rc = submit(o->from, s, FL_IO_READ, o->from_off + s->at, read_done);
