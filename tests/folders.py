@@ -14,6 +14,7 @@ bad = False
 for top in ("", "include", "src", "tools", "tests", "bench", "docs", "man"):
     for path in sorted((root / top).glob("**/meson.build" if top else "meson.build")):
         if path.resolve() not in used:
-            print(f"{path.relative_to(root)} takes no part: name its folder in the meson.build above it")
+            print(f"{path.relative_to(root)} takes no part: name its folder in the meson.build above it, "
+                  f"or, if it is named there, meson setup --reconfigure {build}")
             bad = True
 sys.exit(1 if bad else 0)
