@@ -79,7 +79,7 @@ struct fl_cmd {
 };
 
 struct fl_conn_info { /* what was asked, offered and used; for status output and logs */
-    char peer[64], local[64];
+    char peer[FL_ADDR_TEXT_LEN], local[FL_ADDR_TEXT_LEN];
     const char *transport; /* "tcp" */
     bool hdgst_asked, ddgst_asked, hdgst, ddgst;
     uint32_t max_h2c_len, maxr2t, pda_host, pda_ctrl; /* TCP */
@@ -146,6 +146,7 @@ struct fl_listen_options {
     uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */
     uint32_t pda;         /* CPDA in bytes: 4 (default)..128 */
     uint32_t setup_timeout_ms; /* ICReq and Connect must come within; 0: default 10 s */
+    uint32_t close_timeout_ms; /* what is still to be sent when a connection is closed has this long; 0: default 2 s */
 };
 
 struct fl_transport {

@@ -79,7 +79,7 @@ static inline void test_host_init(struct test_host *h, struct fl_pair *pair)
 
 static inline void test_host_fini(struct test_host *h)
 {
-    for (int i = 0; i < h->nr; i++)
+    for (int i = 0; i <= h->nr && i < TEST_HOST_PDUS; i++) /* the last may not be whole */
         free(h->pdus[i].data);
     fl_tcp_stream_fini(&h->s);
 }

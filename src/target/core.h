@@ -236,7 +236,7 @@ struct fl_tctrl {
     uint16_t cntlid;
     char hostnqn[FL_NQN_LEN];
     uint8_t hostid[16];
-    char peer[64];
+    char peer[FL_ADDR_TEXT_LEN];
     bool dying;
     struct fl_tqueue *admin;
     struct fl_tqueue **queues; /* [qid], 1..max_queues */
