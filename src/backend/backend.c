@@ -12,6 +12,7 @@
 #define DEFAULT_BLOCK_LEN 512
 
 static const struct fl_backend_ops *const kinds[] = {
+    [FL_URL_FILE] = &fl_file_backend_ops,
     [FL_URL_NULL] = &fl_null_backend_ops,
     [FL_URL_RAM] = &fl_ram_backend_ops,
 };

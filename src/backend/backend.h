@@ -71,6 +71,7 @@ struct fl_backend {
     bool read_only;
     uint8_t uuid[16]; /* stable identity of the data (file: kept with it), else random */
     char spec[512];  /* as the user wrote it, for people */
+    char note[160];  /* which path the data take and why ("direct, io_uring"), for people; "": nothing to tell */
     /* Direct reads: where the bytes lie in memory, stable until close (resize keeps the address). NULL: no such thing. */
     const uint8_t *mem;
     bool mem_repeats; /* mem is one FL_POOL_MAX_LEN window that stands for every offset (null) */

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,20 @@ static const struct kind {
 } kinds[] = {
     {"ram 512", "ram:4M,bs=512", 512},
     {"ram 4096", "ram:4M,bs=4096", 4096},
+    {"file 512", "file:%s/a,size=4M", 512},
+    {"file 4096", "file:%s/b,size=4M,bs=4096", 4096},
+    {"file buffered 512", "file:%s/c,size=4M,direct=0", 512},
+    {"file buffered 4096", "file:%s/d,size=4M,direct=0,bs=4096", 4096},
+    {"file threads 512", "file:%s/e,size=4M,uring=0", 512},
+    {"file threads buffered", "file:%s/f,size=4M,uring=0,direct=0,bs=4096", 4096},
+    {"file prealloc", "file:%s/g,size=4M,prealloc=1,bs=4096", 4096},
 };
 
 static char dir[64];
 
 struct bed {
     const struct kind *kind;
+    struct fl_loop *loop; /* NULL: the test polls */
     struct fl_backend *backend;
     struct fl_chan *chan;
     uint8_t *mem; /* 2 MiB, page aligned */
@@ -45,16 +54,18 @@ static int open_spec(const char *spec, struct fl_backend **backend, struct fl_er
     return rc;
 }
 
-static void setup(struct bed *bed, const struct kind *kind)
+static void setup(struct bed *bed, const struct kind *kind, bool on_loop)
 {
     struct fl_error err = {0};
     char spec[256];
 
-    bed->kind = kind;
+    *bed = (struct bed){.kind = kind};
     snprintf(spec, sizeof(spec), kind->spec, dir);
     if (open_spec(spec, &bed->backend, &err))
         fail_msg("%s: %s", spec, err.text);
-    assert_int_equal(fl_chan_open(bed->backend, NULL, &bed->chan), 0);
+    if (on_loop)
+        assert_int_equal(fl_loop_create(NULL, &bed->loop), 0);
+    assert_int_equal(fl_chan_open(bed->backend, bed->loop, &bed->chan), 0);
     assert_int_equal(posix_memalign((void **)&bed->mem, 4096, 2 * MIB), 0);
     memset(bed->mem, 0xee, 2 * MIB);
 }
@@ -63,6 +74,7 @@ static void teardown(struct bed *bed)
 {
     free(bed->mem);
     fl_chan_close(bed->chan);
+    fl_loop_destroy(bed->loop);
     fl_backend_close(bed->backend);
 }
 
@@ -96,8 +108,12 @@ static void start(struct bed *bed, struct job *job, enum fl_bio_op op, uint32_t 
 
 static int finish(struct bed *bed, struct job *job)
 {
-    while (!job->done)
-        assert_true(fl_chan_poll(bed->chan) >= 0);
+    while (!job->done) {
+        if (bed->loop)
+            assert_true(fl_loop_turn(bed->loop, UINT64_C(10000000000)) >= 0);
+        else
+            assert_true(fl_chan_poll(bed->chan) >= 0);
+    }
     return job->result;
 }
 
@@ -363,20 +379,30 @@ static const struct vector {
     VECTOR(grows_and_shrinks),
 };
 
-static void every_vector_on_every_kind(void **state)
+static void every_vector(bool on_loop)
 {
     for (size_t k = 0; k < FL_ARRAY_LEN(kinds); k++) {
         for (size_t v = 0; v < FL_ARRAY_LEN(vectors); v++) {
             struct bed bed;
 
             print_message("%s: %s\n", kinds[k].name, vectors[v].name);
-            setup(&bed, &kinds[k]);
+            setup(&bed, &kinds[k], on_loop);
             assert_int_equal(bed.backend->block_len, kinds[k].block_len);
             assert_int_equal(fl_backend_len(bed.backend), LEN);
             vectors[v].run(&bed);
             teardown(&bed);
         }
     }
+}
+
+static void every_kind_polled(void **state)
+{
+    every_vector(false);
+}
+
+static void every_kind_on_a_loop(void **state)
+{
+    every_vector(true);
 }
 
 /* ---- one kind alone ---- */
@@ -386,7 +412,7 @@ static void null_reads_zeroes(void **state)
     static const struct kind null_kind = {"null", "null:1T,bs=4096", 4096};
     struct bed b, *bed = &b;
 
-    setup(bed, &null_kind);
+    setup(bed, &null_kind, false);
     assert_true(bed->backend->sync && bed->backend->mem_repeats);
     WRITE((UINT64_C(1) << 40) - MIB, MIB, bed->mem);
     READ((UINT64_C(1) << 40) - MIB, MIB, bed->mem);
@@ -401,7 +427,7 @@ static void read_only_refuses_writes(void **state)
     static const struct kind ro = {"ram", "ram:1M,ro=1", 512};
     struct bed b, *bed = &b;
 
-    setup(bed, &ro);
+    setup(bed, &ro, false);
     assert_int_equal(run(bed, FL_BIO_WRITE, 0, bed->mem, 0, 512), -EROFS);
     assert_int_equal(run(bed, FL_BIO_ZERO, 0, NULL, 0, 512), -EROFS);
     READ(0, 512, bed->mem);
@@ -426,6 +452,16 @@ static void ram_names_its_limits(void **state)
     fl_backend_close(backend);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+static void remove_dir(void)
+{
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(void)
 {
     int rc;
@@ -433,8 +469,9 @@ int main(void)
     snprintf(dir, sizeof(dir), "/tmp/farlane-backend.XXXXXX");
     if (!mkdtemp(dir))
         return 1;
-    rc = FL_UNIT_RUN(cmocka_unit_test(every_vector_on_every_kind), cmocka_unit_test(null_reads_zeroes),
-                     cmocka_unit_test(read_only_refuses_writes), cmocka_unit_test(ram_names_its_limits));
-    rmdir(dir);
+    rc = FL_UNIT_RUN(cmocka_unit_test(every_kind_polled), cmocka_unit_test(every_kind_on_a_loop),
+                     cmocka_unit_test(null_reads_zeroes), cmocka_unit_test(read_only_refuses_writes),
+                     cmocka_unit_test(ram_names_its_limits));
+    remove_dir();
     return rc;
 }

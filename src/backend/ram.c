@@ -38,10 +38,12 @@ static struct ram *ram_of(struct fl_backend *backend)
 }
 
 /* Huge pages save TLB misses, but a namespace larger than the memory is meant to stay thin. */
-static bool want_huge(uint64_t len)
+static bool want_huge(const struct fl_url *url, uint64_t len)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
+    if (url->huge != FL_URL_AUTO)
+        return url->huge == FL_URL_ON;
     return len >= HUGE_MIN_LEN && len <= memory / 4 * 3;
 }
 
@@ -92,7 +94,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
     if (rc)
         goto free_ram;
     ram->page_len = (uint64_t)sysconf(_SC_PAGESIZE);
-    ram->huge = want_huge(url->size);
+    ram->huge = want_huge(url, url->size);
     rc = reserve(ram, url->size);
     if (!rc)
         rc = map_more(ram, url->size);
@@ -102,7 +104,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
                      fl_size_format(url->size, size), strerror(-rc));
         goto unmap;
     }
-    if (!ram->huge && url->size >= HUGE_MIN_LEN)
+    if (!ram->huge && url->huge == FL_URL_AUTO && url->size >= HUGE_MIN_LEN)
         FL_WARN("ram: %s is most of this machine's memory or more; pages are taken as they are written, and "
                 "writing "
                 "them all will run the machine out of memory",

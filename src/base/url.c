@@ -45,6 +45,10 @@ static const struct option {
     {"bs", LOCAL, OPT_BLOCK_LEN, offsetof(struct fl_url, block_len), 0},
     {"size", KIND(FILE), OPT_SIZE, offsetof(struct fl_url, size), 0},
     {"direct", KIND(FILE), OPT_CHOICE, offsetof(struct fl_url, direct), 0},
+    {"uring", KIND(FILE), OPT_CHOICE, offsetof(struct fl_url, uring), 0},
+    {"lock", KIND(FILE), OPT_CHOICE, offsetof(struct fl_url, lock), 0},
+    {"prealloc", KIND(FILE), OPT_BOOL, offsetof(struct fl_url, prealloc), 0},
+    {"huge", KIND(RAM), OPT_CHOICE, offsetof(struct fl_url, huge), 0},
     {"ro", LOCAL, OPT_BOOL, offsetof(struct fl_url, read_only), 0},
 };
 

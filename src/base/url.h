@@ -4,8 +4,8 @@
  *
  *     nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1&queues=N&depth=N&host=HOSTNQN&kato=MS]
  *     nvme+rdma://HOST[:4420]/NQN[?ns=1&dev=auto|soft|NAME&...]
- *     file:PATH[,bs=512|4096][,size=SIZE][,direct=0|1][,ro=1]
- *     ram:SIZE[,bs=512|4096]        null:SIZE[,bs=512|4096]
+ *     file:PATH[,bs=512|4096][,size=SIZE][,direct=0|1][,ro=1][,prealloc=1][,lock=0][,uring=0|1]
+ *     ram:SIZE[,bs=512|4096][,huge=0|1]        null:SIZE[,bs=512|4096]
  *
  * Without an NQN, a URL names a discovery service. IPv6 addresses stand in brackets, their scope after % or
  * %25. In NQN, path and values, %XX is the byte XX: that is how a comma gets into a path and & or ? into an
@@ -53,6 +53,10 @@ struct fl_url {
     uint64_t size;              /* bytes; file: 0 is the file's own, else the file is made that long */
     uint32_t block_len;         /* 0: default */
     enum fl_url_choice direct;  /* file: O_DIRECT */
+    enum fl_url_choice uring;   /* file: io_uring, else threads */
+    enum fl_url_choice lock;    /* file: refuse when another process has it open as a namespace */
+    bool prealloc;              /* file: take the space at once */
+    enum fl_url_choice huge;    /* ram: huge pages */
     bool read_only;
 };
 

@@ -295,7 +295,8 @@ static unsigned distance(const char *a, const char *b)
 const char *cmd_nearest(const char *typed, const char *const *names)
 {
     const char *best = NULL;
-    unsigned best_distance = FL_MIN((unsigned)strlen(typed) / 2, 3u) + 1; /* most that is still near, plus 1 */
+    unsigned best_distance = FL_MIN((unsigned)strlen(typed) / 2, 3u) +
+                             1; /* most that is still near, plus 1 */
 
     for (; *names; names++) {
         unsigned d = distance(typed, *names);

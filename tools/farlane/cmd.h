@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each command of `farlane` is made of: a name, a table of options (help text and parser come from it), a function. */
+/* What each command of `farlane` is made of: a name, a table of options (help text and parser come from it),
+ * a function. */
 #ifndef FARLANE_CMD_H
 #define FARLANE_CMD_H
 
@@ -35,9 +36,9 @@ struct cmd_option {
 
 struct cmd {
     const char *name;
-    const char *summary;  /* one line of `farlane help` */
-    const char *usage;    /* after "farlane " */
-    const char *details;  /* after the options: rules and examples */
+    const char *summary; /* one line of `farlane help` */
+    const char *usage;   /* after "farlane " */
+    const char *details; /* after the options: rules and examples */
     const struct cmd_option *options;
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns an exit status */
 };
@@ -58,10 +59,13 @@ struct cmd_args {
 enum { CMD_DONE = 0, CMD_OPERAND = -1, CMD_BAD = -2, CMD_HELP = -3 };
 
 void cmd_args_init(struct cmd_args *args, const struct cmd *cmd, int argc, char **argv);
-/* The id of the next option, or CMD_OPERAND with the operand in args->arg, or CMD_DONE. CMD_BAD and CMD_HELP have been
- * dealt with (message or help printed): the caller returns cmd_args_status(). */
+/* The id of the next option, or CMD_OPERAND with the operand in args->arg, or CMD_DONE. CMD_BAD and CMD_HELP
+ * have been dealt with (message or help printed): the caller returns cmd_args_status(). */
 int cmd_args_next(struct cmd_args *args);
-static inline int cmd_args_status(int id) { return id == CMD_HELP ? EXIT_OK : EXIT_USAGE; }
+static inline int cmd_args_status(int id)
+{
+    return id == CMD_HELP ? EXIT_OK : EXIT_USAGE;
+}
 
 /* Argument of the last option as a number or size; false: a message was printed. */
 bool cmd_args_number(const struct cmd_args *args, uint64_t min, uint64_t max, uint64_t *value);

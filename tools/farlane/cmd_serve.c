@@ -46,15 +46,22 @@ enum {
 
 static const struct cmd_option options[] = {
     {'c', "config", "FILE", "configuration in YAML, see farlane.yaml(5); - is standard input"},
-    {OPT_NS, "ns", "SPEC", "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
-    {OPT_LISTEN, "listen", "tcp://ADDR[:PORT]", "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
-                                               "or tcp://[::]; may be repeated"},
-    {OPT_NQN, "nqn", "NQN", "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},
+    {OPT_NS, "ns", "SPEC",
+     "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
+    {OPT_LISTEN, "listen", "tcp://ADDR[:PORT]",
+     "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
+     "or tcp://[::]; may be repeated"},
+    {OPT_NQN, "nqn", "NQN",
+     "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},
     {OPT_HOST, "host", "NQN", "let in this host; may be repeated. Without it any host may connect"},
-    {OPT_CONTROL, "control", "SOCKET", "Unix socket of `farlane ctl`, or none; default: see farlane ctl --help"},
-    {OPT_METRICS, "metrics", "[ADDR:]PORT", "Prometheus metrics at http://ADDR:PORT/metrics; ADDR is 127.0.0.1 unless given"},
-    {OPT_CORES, "cores", "LIST", "one loop on each of these CPUs, as 0-3,8; default: half of the CPUs, at most 4 loops, not bound"},
-    {OPT_POLL, "poll", "MODE", "adaptive (default: polls while there is work, then sleeps), busy (never sleeps), sleep"},
+    {OPT_CONTROL, "control", "SOCKET",
+     "Unix socket of `farlane ctl`, or none; default: see farlane ctl --help"},
+    {OPT_METRICS, "metrics", "[ADDR:]PORT",
+     "Prometheus metrics at http://ADDR:PORT/metrics; ADDR is 127.0.0.1 unless given"},
+    {OPT_CORES, "cores", "LIST",
+     "one loop on each of these CPUs, as 0-3,8; default: half of the CPUs, at most 4 loops, not bound"},
+    {OPT_POLL, "poll", "MODE",
+     "adaptive (default: polls while there is work, then sleeps), busy (never sleeps), sleep"},
     {OPT_SERIAL, "serial", "TEXT", "serial number of the subsystem, up to 20 characters"},
     {OPT_MODEL, "model", "TEXT", "model of the subsystem, up to 40 characters"},
     {OPT_MDTS, "mdts", "SIZE", "largest transfer of one command, default 1M"},
@@ -95,33 +102,75 @@ static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
     uint64_t v;
 
     switch (id) {
-    case 'c': a->file = args->arg; return true;
-    case OPT_NS: config_add_namespace(&a->ss, args->arg); return true;
-    case OPT_LISTEN: config_add_listener(a->over, args->arg); return true;
-    case OPT_NQN: a->nqn = args->arg; return true;
-    case OPT_HOST: config_add_host(&a->ss, args->arg); return true;
-    case OPT_CONTROL: config_set_text(&a->over->control, args->arg); return true;
-    case OPT_METRICS: config_set_text(&a->over->metrics, args->arg); return true;
-    case OPT_CORES: config_set_text(&a->over->cores, args->arg); return true;
-    case OPT_POLL: config_set_text(&a->over->poll, args->arg); return true;
-    case OPT_SERIAL: a->serial = args->arg; return true;
-    case OPT_MODEL: a->model = args->arg; return true;
-    case OPT_MDTS: config_set_text(&a->over->mdts, args->arg); return true;
-    case OPT_CAPSULE: config_set_text(&a->over->capsule, args->arg); return true;
-    case OPT_BUFFERS: config_set_text(&a->over->buffers, args->arg); return true;
-    case OPT_MAX_QUEUES: return take_count(args, 1, 65535, &a->over->max_queues);
-    case OPT_MAX_DEPTH: return take_count(args, 2, 65536, &a->over->max_depth);
-    case OPT_STRICT: a->strict = true; return true;
-    case OPT_NO_HDGST: a->no_hdgst = true; return true;
-    case OPT_NO_DDGST: a->no_ddgst = true; return true;
-    case OPT_JSON: a->json = true; return true;
-    case OPT_CHECK: a->check = true; return true;
+    case 'c':
+        a->file = args->arg;
+        return true;
+    case OPT_NS:
+        config_add_namespace(&a->ss, args->arg);
+        return true;
+    case OPT_LISTEN:
+        config_add_listener(a->over, args->arg);
+        return true;
+    case OPT_NQN:
+        a->nqn = args->arg;
+        return true;
+    case OPT_HOST:
+        config_add_host(&a->ss, args->arg);
+        return true;
+    case OPT_CONTROL:
+        config_set_text(&a->over->control, args->arg);
+        return true;
+    case OPT_METRICS:
+        config_set_text(&a->over->metrics, args->arg);
+        return true;
+    case OPT_CORES:
+        config_set_text(&a->over->cores, args->arg);
+        return true;
+    case OPT_POLL:
+        config_set_text(&a->over->poll, args->arg);
+        return true;
+    case OPT_SERIAL:
+        a->serial = args->arg;
+        return true;
+    case OPT_MODEL:
+        a->model = args->arg;
+        return true;
+    case OPT_MDTS:
+        config_set_text(&a->over->mdts, args->arg);
+        return true;
+    case OPT_CAPSULE:
+        config_set_text(&a->over->capsule, args->arg);
+        return true;
+    case OPT_BUFFERS:
+        config_set_text(&a->over->buffers, args->arg);
+        return true;
+    case OPT_MAX_QUEUES:
+        return take_count(args, 1, 65535, &a->over->max_queues);
+    case OPT_MAX_DEPTH:
+        return take_count(args, 2, 65536, &a->over->max_depth);
+    case OPT_STRICT:
+        a->strict = true;
+        return true;
+    case OPT_NO_HDGST:
+        a->no_hdgst = true;
+        return true;
+    case OPT_NO_DDGST:
+        a->no_ddgst = true;
+        return true;
+    case OPT_JSON:
+        a->json = true;
+        return true;
+    case OPT_CHECK:
+        a->check = true;
+        return true;
     case OPT_READY_FD:
         if (!cmd_args_number(args, 1, 1 << 20, &v))
             return false;
         a->ready_fd = (int)v;
         return true;
-    default: cmd_usage(&cmd_serve, "'%s' is not an option; a namespace is given by --ns %s", args->arg, args->arg); return false;
+    default:
+        cmd_usage(&cmd_serve, "'%s' is not an option; a namespace is given by --ns %s", args->arg, args->arg);
+        return false;
     }
 }
 
@@ -456,8 +505,10 @@ static int run(int argc, char **argv)
             return EXIT_USAGE;
     }
     if (!a.file && !a.ss.nr_namespaces && !a.nqn)
-        return cmd_usage(&cmd_serve, "nothing to serve: say --ns ram:1G, --ns file:PATH or -c FILE.yaml (or --nqn NQN, and add "
-                                     "namespaces later with farlane ctl)");
+        return cmd_usage(
+            &cmd_serve,
+            "nothing to serve: say --ns ram:1G, --ns file:PATH or -c FILE.yaml (or --nqn NQN, and add "
+            "namespaces later with farlane ctl)");
     rc = make_config(&a, &s, &err);
     status = rc < 0 ? cmd_fail(&err, rc) : serve(&s, &a);
     config_free(a.over);
@@ -471,8 +522,10 @@ const struct cmd cmd_serve = {
     .summary = "serve files, RAM or a null device as NVMe namespaces over TCP",
     .usage = "serve [-c FILE.yaml] [--ns SPEC]... [--listen tcp://ADDR[:PORT]]... [OPTIONS]",
     .details =
-        "Runs as an ordinary user, without huge pages. SIGINT and SIGTERM let I/O in flight end and leave with status 0; SIGHUP\n"
-        "changes nothing. Options win over the file; --ns, --nqn and --host make a subsystem beside those of the file.\n"
+        "Runs as an ordinary user, without huge pages. SIGINT and SIGTERM let I/O in flight end and leave "
+        "with status 0; SIGHUP\n"
+        "changes nothing. Options win over the file; --ns, --nqn and --host make a subsystem beside those of "
+        "the file.\n"
         "\n"
         "Examples:\n"
         "  farlane serve --ns ram:1G\n"

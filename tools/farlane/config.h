@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target is told to be: from a YAML file (farlane.yaml(5)), from options of `farlane serve`, or from a running
- * target (`farlane ctl save`). One schema (config_yaml.c) serves for loading, checking and saving.
+ * What a target is told to be: from a YAML file (farlane.yaml(5)), from options of `farlane serve`, or from a
+ * running target (`farlane ctl save`). One schema (config_yaml.c) serves for loading, checking and saving.
  *
- * All pointers belong to the config and are freed by config_free. A NULL pointer or an absent list is the default.
+ * All pointers belong to the config and are freed by config_free. A NULL pointer or an absent list is the
+ * default.
  */
 #ifndef FARLANE_CONFIG_H
 #define FARLANE_CONFIG_H
@@ -31,8 +32,8 @@ struct config_subsystem {
 };
 
 struct config_listener {
-    char *address; /* tcp://ADDR[:PORT] */
-    bool *strict;  /* NULL: false */
+    char *address;       /* tcp://ADDR[:PORT] */
+    bool *strict;        /* NULL: false */
     bool *hdgst, *ddgst; /* NULL: true */
 };
 
@@ -66,14 +67,15 @@ void config_free(struct config *config);
 
 int config_load(const char *file, struct config **config, struct config_marks *marks, struct fl_error *err);
 /* `name` stands for the file in messages. On success *config is never NULL, also for an empty text. */
-int config_load_text(const char *name, const char *text, size_t len, struct config **config, struct config_marks *marks,
-                     struct fl_error *err);
+int config_load_text(const char *name, const char *text, size_t len, struct config **config,
+                     struct config_marks *marks, struct fl_error *err);
 /* *text is malloc'ed, not terminated. */
 int config_save_text(const struct config *config, char **text, size_t *len, struct fl_error *err);
 
 void config_marks_free(struct config_marks *marks);
 /* Puts "FILE:LINE:COLUMN: " (of the deepest known part of path) before the text of err. Returns code. */
-int config_error_at(const struct config_marks *marks, int code, struct fl_error *err, const char *path, ...) FL_PRINTF(4, 5);
+int config_error_at(const struct config_marks *marks, int code, struct fl_error *err, const char *path, ...)
+    FL_PRINTF(4, 5);
 
 /* Growing lists; the new entry is zero. Out of memory ends the program: nothing is served yet. */
 struct config_listener *config_add_listener(struct config *config, const char *address);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks a YAML text against the schema before libcyaml loads it, by libyaml's events. libcyaml alone would give the position of the
- * value before an unknown key, take any word for `true`, and forget where values stood once they are loaded.
+ * Checks a YAML text against the schema before libcyaml loads it, by libyaml's events. libcyaml alone would
+ * give the position of the value before an unknown key, take any word for `true`, and forget where values
+ * stood once they are loaded.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,8 +35,8 @@ static int next_event(struct check *c)
     if (!yaml_parser_parse(&c->parser, &c->event)) {
         const yaml_mark_t *at = &c->parser.problem_mark;
 
-        return fl_error_set(c->err, -EINVAL, "%s:%zu:%zu: not valid YAML: %s", c->name, at->line + 1, at->column + 1,
-                            c->parser.problem ? c->parser.problem : "out of memory");
+        return fl_error_set(c->err, -EINVAL, "%s:%zu:%zu: not valid YAML: %s", c->name, at->line + 1,
+                            at->column + 1, c->parser.problem ? c->parser.problem : "out of memory");
     }
     c->have_event = true;
     return 0;
@@ -245,8 +246,9 @@ static int check_mapping(struct check *c, const cyaml_schema_value_t *schema)
     }
     for (i = 0; fields[i].key; i++)
         if (!(fields[i].value.flags & CYAML_FLAG_OPTIONAL) && !(seen & 1u << i))
-            return fl_error_set(c->err, -EINVAL, "%s:%zu:%zu: %s has no '%s', which it needs", c->name, start.line + 1,
-                                start.column + 1, c->path[0] ? c->path : "the file", fields[i].key);
+            return fl_error_set(c->err, -EINVAL, "%s:%zu:%zu: %s has no '%s', which it needs", c->name,
+                                start.line + 1, start.column + 1, c->path[0] ? c->path : "the file",
+                                fields[i].key);
     return 0;
 }
 
@@ -288,8 +290,8 @@ static int check_stream(struct check *c, const cyaml_schema_value_t *schema)
     return rc;
 }
 
-int config_check(const char *name, const char *text, size_t len, const cyaml_schema_value_t *schema, struct config_marks *marks,
-                 struct fl_error *err)
+int config_check(const char *name, const char *text, size_t len, const cyaml_schema_value_t *schema,
+                 struct config_marks *marks, struct fl_error *err)
 {
     struct check c = {.name = name, .marks = marks, .err = err};
     int rc;

@@ -11,8 +11,9 @@ extern const cyaml_schema_value_t config_schema;
 /* Parts of it, for the bodies of requests. */
 extern const cyaml_schema_value_t config_subsystem_schema, config_namespace_schema, config_listener_schema;
 
-/* Goes over the text once, checks it against the schema, notes where each value stands. Errors have file, line, column. */
-int config_check(const char *name, const char *text, size_t len, const cyaml_schema_value_t *schema, struct config_marks *marks,
-                 struct fl_error *err);
+/* Goes over the text once, checks it against the schema, notes where each value stands. Errors have file,
+ * line, column. */
+int config_check(const char *name, const char *text, size_t len, const cyaml_schema_value_t *schema,
+                 struct config_marks *marks, struct fl_error *err);
 
 #endif

@@ -32,10 +32,10 @@ static const cyaml_schema_field_t subsystem_fields[] = {
     CYAML_FIELD_STRING_PTR("serial", OPTIONAL, struct config_subsystem, serial, 1, 20),
     CYAML_FIELD_STRING_PTR("model", OPTIONAL, struct config_subsystem, model, 1, 40),
     CYAML_FIELD_BOOL_PTR("allow_any_host", OPTIONAL, struct config_subsystem, allow_any_host),
-    CYAML_FIELD_SEQUENCE_COUNT("hosts", OPTIONAL | CYAML_FLAG_POINTER, struct config_subsystem, hosts, nr_hosts, &host_entry, 0,
-                               4096),
-    CYAML_FIELD_SEQUENCE_COUNT("namespaces", OPTIONAL | CYAML_FLAG_POINTER, struct config_subsystem, namespaces, nr_namespaces,
-                               &namespace_entry, 0, 4096),
+    CYAML_FIELD_SEQUENCE_COUNT("hosts", OPTIONAL | CYAML_FLAG_POINTER, struct config_subsystem, hosts,
+                               nr_hosts, &host_entry, 0, 4096),
+    CYAML_FIELD_SEQUENCE_COUNT("namespaces", OPTIONAL | CYAML_FLAG_POINTER, struct config_subsystem,
+                               namespaces, nr_namespaces, &namespace_entry, 0, 4096),
     CYAML_FIELD_END,
 };
 
@@ -65,10 +65,10 @@ static const cyaml_schema_field_t top_fields[] = {
     CYAML_FIELD_STRING_PTR("buffers", OPTIONAL, struct config, buffers, 1, 32),
     CYAML_FIELD_STRING_PTR("control", OPTIONAL, struct config, control, 1, 107),
     CYAML_FIELD_STRING_PTR("metrics", OPTIONAL, struct config, metrics, 1, 400),
-    CYAML_FIELD_SEQUENCE_COUNT("listeners", OPTIONAL | CYAML_FLAG_POINTER, struct config, listeners, nr_listeners,
-                               &listener_entry, 0, 256),
-    CYAML_FIELD_SEQUENCE_COUNT("subsystems", OPTIONAL | CYAML_FLAG_POINTER, struct config, subsystems, nr_subsystems,
-                               &subsystem_entry, 0, 4096),
+    CYAML_FIELD_SEQUENCE_COUNT("listeners", OPTIONAL | CYAML_FLAG_POINTER, struct config, listeners,
+                               nr_listeners, &listener_entry, 0, 256),
+    CYAML_FIELD_SEQUENCE_COUNT("subsystems", OPTIONAL | CYAML_FLAG_POINTER, struct config, subsystems,
+                               nr_subsystems, &subsystem_entry, 0, 4096),
     CYAML_FIELD_END,
 };
 
@@ -90,7 +90,8 @@ const cyaml_schema_value_t config_schema = {
 
 /* ---- libcyaml ---- */
 
-/* Its messages, made one line: the first that says what is wrong, with the innermost position of the backtrace. */
+/* Its messages, made one line: the first that says what is wrong, with the innermost position of the
+ * backtrace. */
 struct complaint {
     char what[200];
     unsigned line, column;
@@ -123,8 +124,8 @@ static cyaml_config_t settings(struct complaint *complaint)
     };
 }
 
-int config_load_text(const char *name, const char *text, size_t len, struct config **config, struct config_marks *marks,
-                     struct fl_error *err)
+int config_load_text(const char *name, const char *text, size_t len, struct config **config,
+                     struct config_marks *marks, struct fl_error *err)
 {
     struct complaint complaint = {0};
     const cyaml_config_t cyaml = settings(&complaint);
@@ -138,8 +139,8 @@ int config_load_text(const char *name, const char *text, size_t len, struct conf
         return rc;
     e = cyaml_load_data((const uint8_t *)text, len, &cyaml, &config_schema, (cyaml_data_t **)&loaded, NULL);
     if (e != CYAML_OK)
-        return fl_error_set(err, e == CYAML_ERR_OOM ? -ENOMEM : -EINVAL, "%s:%u:%u: %s", name, complaint.line, complaint.column,
-                            complaint.what[0] ? complaint.what : cyaml_strerror(e));
+        return fl_error_set(err, e == CYAML_ERR_OOM ? -ENOMEM : -EINVAL, "%s:%u:%u: %s", name, complaint.line,
+                            complaint.column, complaint.what[0] ? complaint.what : cyaml_strerror(e));
     *config = loaded ? loaded : config_create();
     return 0;
 }

@@ -2,9 +2,9 @@
 /*
  * Control of a running server: JSON over HTTP on a Unix socket, described in docs/control.md.
  *
- *   control_parse    method, path, body -> struct control_op   no effect outside; this is what the fuzzer feeds
- *   control_execute  struct control_op  -> struct control_reply
- *   control_http     libmicrohttpd on the control loop
+ *   control_parse    method, path, body -> struct control_op   no effect outside; this is what the fuzzer
+ * feeds control_execute  struct control_op  -> struct control_reply control_http     libmicrohttpd on the
+ * control loop
  *
  * Everything runs on the control loop's thread.
  */
@@ -80,19 +80,20 @@ struct control_op {
 };
 
 struct control_reply {
-    unsigned http;         /* status */
-    json_t *json;          /* or: */
-    char *text;            /* malloc'ed, with text_len and type */
+    unsigned http; /* status */
+    json_t *json;  /* or: */
+    char *text;    /* malloc'ed, with text_len and type */
     size_t text_len;
     const char *type;
-    char allow[32];        /* methods, with 405 */
+    char allow[32]; /* methods, with 405 */
     /* For what ends later: */
     struct fl_change change;
     void (*ready)(struct control_reply *reply);
     struct control_op *op;
 };
 
-/* query: "keep=1&deadline_ms=500", without "?", or NULL. 0, or the reply is an error. The op is freed by control_op_free in both cases. */
+/* query: "keep=1&deadline_ms=500", without "?", or NULL. 0, or the reply is an error. The op is freed by
+ * control_op_free in both cases. */
 int control_parse(const char *method, const char *path, const char *query, const char *body, size_t body_len,
                   struct control_op *op, struct control_reply *reply);
 void control_op_free(struct control_op *op);
@@ -115,14 +116,16 @@ char *metrics_text(struct server *s, size_t *len); /* malloc'ed */
 
 /* ---- control_http.c ---- */
 struct control_http;
-/* Listens on the Unix socket `path` (mode 0600; a dead one that is in the way is replaced, a living one gives -EADDRINUSE). */
+/* Listens on the Unix socket `path` (mode 0600; a dead one that is in the way is replaced, a living one gives
+ * -EADDRINUSE). */
 int control_http_unix(struct server *s, const char *path, struct control_http **http, struct fl_error *err);
 /* Only /metrics, on ADDR:PORT by TCP. url: where it can be read. */
-int control_http_metrics(struct server *s, const char *address, struct control_http **http, char *url, size_t url_len,
-                         struct fl_error *err);
+int control_http_metrics(struct server *s, const char *address, struct control_http **http, char *url,
+                         size_t url_len, struct fl_error *err);
 void control_http_stop(struct control_http *http); /* NULL is allowed; removes the socket */
 
-/* Where the socket is when nobody says: FARLANE_CONTROL, /run/farlane, $XDG_RUNTIME_DIR/farlane, /tmp/farlane-UID. */
+/* Where the socket is when nobody says: FARLANE_CONTROL, /run/farlane, $XDG_RUNTIME_DIR/farlane,
+ * /tmp/farlane-UID. */
 int control_default_path(char *path, size_t len, bool make_folder, struct fl_error *err);
 
 #endif

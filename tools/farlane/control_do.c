@@ -16,23 +16,12 @@ static const struct {
     unsigned http;
     const char *name;
 } statuses[] = {
-    {EINVAL, 400, "EINVAL"},
-    {EACCES, 403, "EACCES"},
-    {EPERM, 403, "EPERM"},
-    {ENOENT, 404, "ENOENT"},
-    {EOPNOTSUPP, 405, "EOPNOTSUPP"},
-    {EEXIST, 409, "EEXIST"},
-    {EADDRINUSE, 409, "EADDRINUSE"},
-    {EBUSY, 409, "EBUSY"},
-    {EADDRNOTAVAIL, 409, "EADDRNOTAVAIL"},
-    {EFBIG, 413, "EFBIG"},
-    {EMSGSIZE, 413, "EMSGSIZE"},
-    {ERANGE, 422, "ERANGE"},
-    {ENOSPC, 507, "ENOSPC"},
-    {ENOMEM, 507, "ENOMEM"},
-    {ETIMEDOUT, 504, "ETIMEDOUT"},
-    {EROFS, 403, "EROFS"},
-    {EISDIR, 400, "EISDIR"},
+    {EINVAL, 400, "EINVAL"},         {EACCES, 403, "EACCES"},         {EPERM, 403, "EPERM"},
+    {ENOENT, 404, "ENOENT"},         {EOPNOTSUPP, 405, "EOPNOTSUPP"}, {EEXIST, 409, "EEXIST"},
+    {EADDRINUSE, 409, "EADDRINUSE"}, {EBUSY, 409, "EBUSY"},           {EADDRNOTAVAIL, 409, "EADDRNOTAVAIL"},
+    {EFBIG, 413, "EFBIG"},           {EMSGSIZE, 413, "EMSGSIZE"},     {ERANGE, 422, "ERANGE"},
+    {ENOSPC, 507, "ENOSPC"},         {ENOMEM, 507, "ENOMEM"},         {ETIMEDOUT, 504, "ETIMEDOUT"},
+    {EROFS, 403, "EROFS"},           {EISDIR, 400, "EISDIR"},
 };
 
 void control_reply_error(struct control_reply *reply, int code, const char *field, const char *message)
@@ -53,7 +42,8 @@ void control_reply_error(struct control_reply *reply, int code, const char *fiel
         name = unnamed;
     }
     json_decref(reply->json);
-    reply->json = json_pack("{s:{s:s, s:s?, s:s}}", "error", "code", name, "field", field && field[0] ? field : NULL, "message",
+    reply->json = json_pack("{s:{s:s, s:s?, s:s}}", "error", "code", name, "field",
+                            field && field[0] ? field : NULL, "message",
                             message && message[0] ? message : strerror(-code));
 }
 
@@ -131,7 +121,8 @@ static bool add_subsystem(struct server *s, struct control_op *op, struct contro
     return fail(reply, rc, where, &err);
 }
 
-static bool add_namespace(struct server *s, struct fl_subsystem *ss, struct control_op *op, struct control_reply *reply)
+static bool add_namespace(struct server *s, struct fl_subsystem *ss, struct control_op *op,
+                          struct control_reply *reply)
 {
     struct fl_error err = {0};
     const char *field;
@@ -141,10 +132,13 @@ static bool add_namespace(struct server *s, struct fl_subsystem *ss, struct cont
     rc = server_add_namespace(ss, op->body.ns, &nsid, &field, &err);
     if (rc < 0)
         return fail(reply, rc, rc == -EEXIST ? "nsid" : field, &err);
-    return show(reply, 201, json_pack("{s:s, s:I, s:s}", "subsystem", op->nqn, "nsid", (json_int_t)nsid, "spec", op->body.ns->spec));
+    return show(reply, 201,
+                json_pack("{s:s, s:I, s:s}", "subsystem", op->nqn, "nsid", (json_int_t)nsid, "spec",
+                          op->body.ns->spec));
 }
 
-static bool change_namespace(struct server *s, struct fl_subsystem *ss, struct control_op *op, struct control_reply *reply)
+static bool change_namespace(struct server *s, struct fl_subsystem *ss, struct control_op *op,
+                             struct control_reply *reply)
 {
     const struct control_namespace_change *c = op->body.namespace_change;
     struct fl_error err = {0};
@@ -186,7 +180,8 @@ static bool remove_host(struct fl_subsystem *ss, struct control_op *op, struct c
         return fail(reply, rc, "nqn", &err);
     json = json_pack("{s:b, s:b}", "removed", 1, "kept_connections", op->keep);
     if (op->keep)
-        json_object_set_new(json, "warning", json_string("what this host has connected stays connected until it disconnects"));
+        json_object_set_new(json, "warning",
+                            json_string("what this host has connected stays connected until it disconnects"));
     return show(reply, 200, json);
 }
 
@@ -204,7 +199,8 @@ static bool change_in_subsystem(struct server *s, struct control_op *op, struct 
     switch (op->kind) {
     case CONTROL_SUBSYSTEM_CHANGE:
         rc = fl_subsystem_set_allow_any(ss, *op->body.subsystem_change->allow_any_host);
-        return rc < 0 ? fail(reply, rc, "allow_any_host", NULL) : show(reply, 200, control_show_subsystems(s, op->nqn));
+        return rc < 0 ? fail(reply, rc, "allow_any_host", NULL)
+                      : show(reply, 200, control_show_subsystems(s, op->nqn));
     case CONTROL_SUBSYSTEM_REMOVE:
         fl_subsystem_remove(ss, &reply->change);
         return true;
@@ -233,7 +229,8 @@ static bool change_listener(struct server *s, struct control_op *op, struct cont
         rc = server_add_listener(s, op->body.listener, &id, &err);
         if (rc < 0)
             return fail(reply, rc, "address", &err);
-        return show(reply, 201, json_pack("{s:I, s:s}", "id", (json_int_t)id, "address", op->body.listener->address));
+        return show(reply, 201,
+                    json_pack("{s:I, s:s}", "id", (json_int_t)id, "address", op->body.listener->address));
     case CONTROL_LISTENER_REMOVE:
         rc = server_remove_listener(s, op->listener_id, &err);
         return rc < 0 ? fail(reply, rc, "id", &err) : show(reply, 200, json_pack("{s:b}", "removed", 1));

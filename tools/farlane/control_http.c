@@ -138,7 +138,8 @@ static enum MHD_Result handle(struct request *r, const char *path, const char *m
         control_reply_error(&r->reply, -ESHUTDOWN, NULL, "the target is shutting down");
         r->reply.http = MHD_HTTP_SERVICE_UNAVAILABLE;
     } else if (rc == 0 && r->http->metrics_only && r->op.kind != CONTROL_METRICS) {
-        control_reply_error(&r->reply, -ENOENT, "path", "only /metrics is here; control goes through the Unix socket");
+        control_reply_error(&r->reply, -ENOENT, "path",
+                            "only /metrics is here; control goes through the Unix socket");
     } else if (rc == 0 && control_execute(r->http->s, &r->op, &r->reply) && !r->executed) {
         r->waiting = true;
         MHD_suspend_connection(r->connection);
@@ -165,8 +166,9 @@ static bool take_body(struct request *r, const char *data, size_t len)
     return true;
 }
 
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path, const char *method,
-                                  const char *version, const char *data, size_t *len, void **state)
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *data, size_t *len,
+                                  void **state)
 {
     struct request *r = *state;
 
@@ -189,7 +191,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     return handle(r, path, method);
 }
 
-static void on_completed(void *cls, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode code)
+static void on_completed(void *cls, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
 {
     struct request *r = *state;
 
@@ -221,11 +224,11 @@ static int start(struct server *s, int fd, const char *path, struct control_http
     http->s = s;
     snprintf(http->path, sizeof(http->path), "%s", path);
     http->metrics_only = !path[0];
-    http->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, http,
-                                    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-                                    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
-                                    MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S,
-                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
+        fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped,
+        NULL, MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
     if (!http->daemon) {
         free(http);
         close(fd);
@@ -254,7 +257,8 @@ static int remove_dead(const struct sockaddr_un *addr, struct fl_error *err)
     if (lstat(addr->sun_path, &st) < 0)
         return 0;
     if (!S_ISSOCK(st.st_mode))
-        return fl_error_set(err, -EEXIST, "%s is there and is no socket: choose another path for --control", addr->sun_path);
+        return fl_error_set(err, -EEXIST, "%s is there and is no socket: choose another path for --control",
+                            addr->sun_path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
@@ -263,7 +267,9 @@ static int remove_dead(const struct sockaddr_un *addr, struct fl_error *err)
     if (rc == -ECONNREFUSED)
         unlink(addr->sun_path);
     else if (rc == 0 || rc == -EAGAIN)
-        return fl_error_set(err, -EADDRINUSE, "another farlane serves on %s: choose another path with --control", addr->sun_path);
+        return fl_error_set(err, -EADDRINUSE,
+                            "another farlane serves on %s: choose another path with --control",
+                            addr->sun_path);
     return 0;
 }
 
@@ -274,8 +280,9 @@ int control_http_unix(struct server *s, const char *path, struct control_http **
     int fd, rc;
 
     if (strlen(path) >= sizeof(addr.sun_path))
-        return fl_error_set(err, -EINVAL, "the path of the control socket has %zu characters; a socket's may have %zu", strlen(path),
-                            sizeof(addr.sun_path) - 1);
+        return fl_error_set(err, -EINVAL,
+                            "the path of the control socket has %zu characters; a socket's may have %zu",
+                            strlen(path), sizeof(addr.sun_path) - 1);
     strcpy(addr.sun_path, path);
     rc = remove_dead(&addr, err);
     if (rc < 0)
@@ -298,8 +305,8 @@ int control_http_unix(struct server *s, const char *path, struct control_http **
     return rc;
 }
 
-int control_http_metrics(struct server *s, const char *address, struct control_http **http, char *url, size_t url_len,
-                         struct fl_error *err)
+int control_http_metrics(struct server *s, const char *address, struct control_http **http, char *url,
+                         size_t url_len, struct fl_error *err)
 {
     char text[FL_ADDR_TEXT_LEN];
     const int one = 1;
@@ -319,7 +326,8 @@ int control_http_metrics(struct server *s, const char *address, struct control_h
     if (bind(fd, (struct sockaddr *)&addr.ss, addr.len) < 0 || listen(fd, 16) < 0) {
         rc = -errno;
         close(fd);
-        return fl_error_set(err, rc, "cannot listen for metrics on %s: %s", fl_addr_format(&addr, text), strerror(-rc));
+        return fl_error_set(err, rc, "cannot listen for metrics on %s: %s", fl_addr_format(&addr, text),
+                            strerror(-rc));
     }
     addr.len = sizeof(addr.ss);
     getsockname(fd, (struct sockaddr *)&addr.ss, &addr.len);
@@ -346,9 +354,12 @@ static int own_folder(const char *folder, bool make, struct fl_error *err)
     struct stat st;
 
     if (make && mkdir(folder, 0700) < 0 && errno != EEXIST)
-        return fl_error_set(err, -errno, "cannot make the folder %s of the control socket: %s", folder, strerror(errno));
+        return fl_error_set(err, -errno, "cannot make the folder %s of the control socket: %s", folder,
+                            strerror(errno));
     if (lstat(folder, &st) < 0)
-        return fl_error_set(err, -errno, "there is no folder %s: is farlane serving here as this user? Else say --control", folder);
+        return fl_error_set(err, -errno,
+                            "there is no folder %s: is farlane serving here as this user? Else say --control",
+                            folder);
     /* In /tmp somebody else could have made it first. */
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
         return fl_error_set(err, -EPERM, "%s does not belong to this user alone: say --control PATH", folder);

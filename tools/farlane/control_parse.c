@@ -50,7 +50,8 @@ static const cyaml_schema_value_t host_body = {
 
 /* ---- paths ---- */
 
-/* Parts of a pattern: N a subsystem's NQN, H a host's NQN, S a namespace ID, L a listener's ID; others literally. */
+/* Parts of a pattern: N a subsystem's NQN, H a host's NQN, S a namespace ID, L a listener's ID; others
+ * literally. */
 static const struct route {
     const char *method, *path;
     enum control_kind kind;
@@ -120,7 +121,8 @@ static bool take_number(const char *from, size_t len, uint32_t *value)
     return true;
 }
 
-static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len, struct control_op *op)
+static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
+                       struct control_op *op)
 {
     if (pattern_len == 1) {
         switch (*pattern) {
@@ -150,7 +152,8 @@ static bool match_path(const char *pattern, const char *path, struct control_op 
     return !*pattern && !*path;
 }
 
-static const struct route *find_route(const char *method, const char *path, struct control_op *op, char *allow, size_t allow_len)
+static const struct route *find_route(const char *method, const char *path, struct control_op *op,
+                                      char *allow, size_t allow_len)
 {
     size_t i, at = 0;
 
@@ -205,7 +208,8 @@ static int parse_body(const cyaml_schema_value_t *schema, const char *body, size
 
     json = json_loadb(body, len, JSON_REJECT_DUPLICATES, &at);
     if (!json) {
-        fl_error_set(&err, -EINVAL, "the body is not JSON: line %d, column %d: %s", at.line, at.column, at.text);
+        fl_error_set(&err, -EINVAL, "the body is not JSON: line %d, column %d: %s", at.line, at.column,
+                     at.text);
         control_reply_error(reply, -EINVAL, "body", err.text);
         return -EINVAL;
     }
@@ -235,7 +239,8 @@ int control_parse(const char *method, const char *path, const char *query, const
     }
     if (!route) {
         control_reply_error(reply, -ENOENT, "path",
-                            "there is no such path; see /v1/status, /v1/subsystems, /v1/namespaces, /v1/hosts, /v1/listeners, "
+                            "there is no such path; see /v1/status, /v1/subsystems, /v1/namespaces, "
+                            "/v1/hosts, /v1/listeners, "
                             "/v1/connections, /v1/config, /metrics");
         return -ENOENT;
     }

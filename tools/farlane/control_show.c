@@ -22,10 +22,10 @@ static json_t *uuid_text(const uint8_t *bytes)
 
 static json_t *show_io(const struct fl_io_counters *io)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reads", NUMBER(io->nr_reads), "writes", NUMBER(io->nr_writes),
-                     "other", NUMBER(io->nr_other), "read_bytes", NUMBER(io->read_len), "write_bytes", NUMBER(io->write_len),
-                     "errors", NUMBER(io->nr_errors), "zero_copy_bytes", NUMBER(io->zero_copy_len), "copied_bytes",
-                     NUMBER(io->copied_len));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reads", NUMBER(io->nr_reads), "writes",
+                     NUMBER(io->nr_writes), "other", NUMBER(io->nr_other), "read_bytes", NUMBER(io->read_len),
+                     "write_bytes", NUMBER(io->write_len), "errors", NUMBER(io->nr_errors), "zero_copy_bytes",
+                     NUMBER(io->zero_copy_len), "copied_bytes", NUMBER(io->copied_len));
 }
 
 /* ---- subsystems, namespaces, hosts ---- */
@@ -42,8 +42,9 @@ static void show_subsystem(void *arg, const struct fl_subsystem_info *info)
 
     if (info->discovery || (g->nqn && strcmp(g->nqn, info->nqn)))
         return;
-    json_array_append_new(g->list, json_pack("{s:s, s:s, s:s, s:b, s:[], s:[]}", "nqn", info->nqn, "serial", info->serial, "model",
-                                             info->model, "allow_any_host", info->allow_any_host, "hosts", "namespaces"));
+    json_array_append_new(g->list, json_pack("{s:s, s:s, s:s, s:b, s:[], s:[]}", "nqn", info->nqn, "serial",
+                                             info->serial, "model", info->model, "allow_any_host",
+                                             info->allow_any_host, "hosts", "namespaces"));
 }
 
 static json_t *find_list(struct gathering *g, const char *nqn, const char *name)
@@ -61,10 +62,11 @@ static json_t *find_list(struct gathering *g, const char *nqn, const char *name)
 
 static json_t *namespace_object(const struct fl_namespace_info *info)
 {
-    json_t *json = json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "nsid", NUMBER(info->nsid), "spec", info->spec,
-                             "backend", info->backend, "state", info->state, "size", NUMBER(info->len), "block",
-                             NUMBER(info->block_len), "uuid", uuid_text(info->uuid), "ana_group", NUMBER(info->ana_group),
-                             "reserved", info->reserved);
+    json_t *json = json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "nsid", NUMBER(info->nsid),
+                             "spec", info->spec, "backend", info->backend, "state", info->state, "size",
+                             NUMBER(info->len), "block", NUMBER(info->block_len), "uuid",
+                             uuid_text(info->uuid), "ana_group", NUMBER(info->ana_group), "reserved",
+                             info->reserved);
 
     json_object_set_new(json, "io", show_io(&info->io));
     return json;
@@ -140,9 +142,10 @@ json_t *control_show_hosts(struct server *s)
 
 static void list_listener(void *arg, const struct fl_listener_info *info)
 {
-    json_array_append_new(arg, json_pack("{s:o, s:s, s:s, s:s?, s:o}", "id", NUMBER(info->id), "url", info->url, "state",
-                                         info->state, "reason", info->reason && info->reason[0] ? info->reason : NULL,
-                                         "connections", NUMBER(info->nr_connections)));
+    json_array_append_new(arg, json_pack("{s:o, s:s, s:s, s:s?, s:o}", "id", NUMBER(info->id), "url",
+                                         info->url, "state", info->state, "reason",
+                                         info->reason && info->reason[0] ? info->reason : NULL, "connections",
+                                         NUMBER(info->nr_connections)));
 }
 
 json_t *control_show_listeners(struct server *s)
@@ -158,9 +161,10 @@ json_t *control_show_listeners(struct server *s)
 
 static void list_controller(void *arg, const struct fl_controller_info *info)
 {
-    json_t *json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:o, s:{s:o, s:o, s:o}, s:[]}", "controller", NUMBER(info->cntlid),
-                             "subsystem", info->ss_nqn, "host", info->hostnqn, "hostid", uuid_text(info->hostid), "state",
-                             info->state, "discovery", info->discovery, "keep_alive_ms", NUMBER(info->kato_ms), "queues", "asked",
+    json_t *json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:o, s:{s:o, s:o, s:o}, s:[]}", "controller",
+                             NUMBER(info->cntlid), "subsystem", info->ss_nqn, "host", info->hostnqn, "hostid",
+                             uuid_text(info->hostid), "state", info->state, "discovery", info->discovery,
+                             "keep_alive_ms", NUMBER(info->kato_ms), "queues", "asked",
                              NUMBER(info->queues_asked), "granted", NUMBER(info->queues_granted), "used",
                              NUMBER(info->nr_io_queues), "connections");
 
@@ -186,18 +190,21 @@ static void list_queue(void *arg, const struct fl_queue_info *info)
     if (!list)
         return;
     json = json_pack("{s:o, s:s, s:s, s:s, s:o, s:{s:o, s:o}, s:o}", "queue", NUMBER(info->qid), "transport",
-                     conn->transport ? conn->transport : "", "peer", conn->peer, "local", conn->local, "loop", NUMBER(info->loop),
-                     "depth", "asked", NUMBER(info->depth_asked), "used", NUMBER(info->depth), "in_flight",
-                     NUMBER(info->in_flight));
+                     conn->transport ? conn->transport : "", "peer", conn->peer, "local", conn->local, "loop",
+                     NUMBER(info->loop), "depth", "asked", NUMBER(info->depth_asked), "used",
+                     NUMBER(info->depth), "in_flight", NUMBER(info->in_flight));
     json_object_set_new(json, "digests",
-                        json_pack("{s:o, s:o}", "asked", digests(conn->hdgst_asked, conn->ddgst_asked), "used",
-                                  digests(conn->hdgst, conn->ddgst)));
+                        json_pack("{s:o, s:o}", "asked", digests(conn->hdgst_asked, conn->ddgst_asked),
+                                  "used", digests(conn->hdgst, conn->ddgst)));
     json_object_set_new(json, "tcp",
-                        json_pack("{s:o, s:o, s:o, s:o}", "max_h2c_bytes", NUMBER(conn->max_h2c_len), "max_r2t",
-                                  NUMBER(conn->maxr2t), "align_host", NUMBER(conn->pda_host), "align_controller",
-                                  NUMBER(conn->pda_ctrl)));
-    json_object_set_new(json, "bytes", json_pack("{s:o, s:o}", "in", NUMBER(conn->rx_len), "out", NUMBER(conn->tx_len)));
-    json_object_set_new(json, "pdus", json_pack("{s:o, s:o}", "in", NUMBER(conn->nr_pdus_rx), "out", NUMBER(conn->nr_pdus_tx)));
+                        json_pack("{s:o, s:o, s:o, s:o}", "max_h2c_bytes", NUMBER(conn->max_h2c_len),
+                                  "max_r2t", NUMBER(conn->maxr2t), "align_host", NUMBER(conn->pda_host),
+                                  "align_controller", NUMBER(conn->pda_ctrl)));
+    json_object_set_new(json, "bytes",
+                        json_pack("{s:o, s:o}", "in", NUMBER(conn->rx_len), "out", NUMBER(conn->tx_len)));
+    json_object_set_new(
+        json, "pdus",
+        json_pack("{s:o, s:o}", "in", NUMBER(conn->nr_pdus_rx), "out", NUMBER(conn->nr_pdus_tx)));
     json_object_set_new(json, "digest_errors", NUMBER(conn->nr_digest_errors));
     json_object_set_new(json, "io", show_io(&info->io));
     json_array_append_new(list, json);
@@ -252,8 +259,9 @@ static void list_loop(void *arg, const struct fl_loop_info *info)
     struct counts *c = arg;
 
     json_array_append_new(c->loops,
-                          json_pack("{s:o, s:f, s:o, s:{s:o, s:o, s:o, s:o}}", "index", NUMBER(info->index), "busy_s",
-                                    (double)info->busy_ns / 1e9, "connections", NUMBER(info->nr_connections), "buffers", "total",
+                          json_pack("{s:o, s:f, s:o, s:{s:o, s:o, s:o, s:o}}", "index", NUMBER(info->index),
+                                    "busy_s", (double)info->busy_ns / 1e9, "connections",
+                                    NUMBER(info->nr_connections), "buffers", "total",
                                     NUMBER(info->pool.total_len), "used", NUMBER(info->pool.used_len), "peak",
                                     NUMBER(info->pool.peak_len), "waits", NUMBER(info->pool.nr_waits)));
 }
@@ -271,10 +279,11 @@ json_t *control_show_status(struct server *s)
     struct counts c = {.loops = json_array()};
 
     fl_target_visit(s->target, &visitor, &c);
-    return json_pack("{s:s, s:i, s:f, s:s?, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", FARLANE_VERSION, "pid",
-                     (int)getpid(), "uptime_s", (double)(fl_now_ns() - s->start_ns) / 1e9, "config_file", s->config_file, "poll",
+    return json_pack("{s:s, s:i, s:f, s:s?, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+                     FARLANE_VERSION, "pid", (int)getpid(), "uptime_s",
+                     (double)(fl_now_ns() - s->start_ns) / 1e9, "config_file", s->config_file, "poll",
                      s->config->poll ? s->config->poll : "adaptive", "cores", s->config->cores, "subsystems",
-                     NUMBER(c.subsystems), "namespaces", NUMBER(c.namespaces), "listeners", NUMBER(c.listeners), "listening",
-                     NUMBER(c.listening), "controllers", NUMBER(c.controllers), "connections", NUMBER(c.connections), "loops",
-                     c.loops);
+                     NUMBER(c.subsystems), "namespaces", NUMBER(c.namespaces), "listeners",
+                     NUMBER(c.listeners), "listening", NUMBER(c.listening), "controllers",
+                     NUMBER(c.controllers), "connections", NUMBER(c.connections), "loops", c.loops);
 }

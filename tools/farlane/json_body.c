@@ -34,15 +34,16 @@ static int take_string(struct take *t, const json_t *json, const cyaml_schema_va
     if (json_is_string(json)) {
         text = json_string_value(json);
         len = json_string_length(json);
-    } else if (json_is_integer(json) && schema->string.max <= 32) { /* a size may be a plain number of bytes */
+    } else if (json_is_integer(json) &&
+               schema->string.max <= 32) { /* a size may be a plain number of bytes */
         len = (size_t)snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(json));
         text = number;
     } else {
         return refuse(t, "needs to be a text");
     }
     if (len < schema->string.min || len > schema->string.max)
-        return fl_error_set(t->err, -EINVAL, "%s has %zu characters; allowed are %u to %u", t->field, len, schema->string.min,
-                            schema->string.max);
+        return fl_error_set(t->err, -EINVAL, "%s has %zu characters; allowed are %u to %u", t->field, len,
+                            schema->string.min, schema->string.max);
     *at = strdup(text);
     return *at ? 0 : -ENOMEM;
 }
@@ -71,7 +72,8 @@ static int take_bool(struct take *t, const json_t *json, bool **at)
     return 0;
 }
 
-static int take_sequence(struct take *t, const json_t *json, const cyaml_schema_value_t *schema, void **at, uint32_t *count)
+static int take_sequence(struct take *t, const json_t *json, const cyaml_schema_value_t *schema, void **at,
+                         uint32_t *count)
 {
     const cyaml_schema_value_t *entry = schema->sequence.entry;
     size_t size = entry->flags & CYAML_FLAG_POINTER ? sizeof(void *) : entry->data_size;
@@ -142,7 +144,8 @@ static int take_mapping(struct take *t, const json_t *json, const cyaml_schema_v
             continue;
         }
         if (f->value.type == CYAML_SEQUENCE)
-            rc = take_sequence(t, value, &f->value, (void **)(data + f->data_offset), (uint32_t *)(data + f->count_offset));
+            rc = take_sequence(t, value, &f->value, (void **)(data + f->data_offset),
+                               (uint32_t *)(data + f->count_offset));
         else
             rc = take_value(t, value, &f->value, data + f->data_offset);
         if (rc < 0)
@@ -174,8 +177,8 @@ static int take_value(struct take *t, const json_t *json, const cyaml_schema_val
     }
 }
 
-int json_body_take(const json_t *json, const cyaml_schema_value_t *schema, void **data, char *field, size_t field_len,
-                   struct fl_error *err)
+int json_body_take(const json_t *json, const cyaml_schema_value_t *schema, void **data, char *field,
+                   size_t field_len, struct fl_error *err)
 {
     struct take t = {.field = field, .field_len = field_len, .err = err};
     int rc;

@@ -8,9 +8,10 @@
 
 #include <farlane/error.h>
 
-/* `schema` is of a mapping by pointer. On failure `field` is where ("namespaces[0].spec"). *data is to be freed in both cases. */
-int json_body_take(const json_t *json, const cyaml_schema_value_t *schema, void **data, char *field, size_t field_len,
-                   struct fl_error *err);
+/* `schema` is of a mapping by pointer. On failure `field` is where ("namespaces[0].spec"). *data is to be
+ * freed in both cases. */
+int json_body_take(const json_t *json, const cyaml_schema_value_t *schema, void **data, char *field,
+                   size_t field_len, struct fl_error *err);
 void json_body_free(const cyaml_schema_value_t *schema, void *data);
 
 #endif

@@ -30,20 +30,21 @@ static const struct cmd cmd_version = {
 };
 
 static const struct cmd *const commands[] = {
-    &cmd_serve, &cmd_ctl, &cmd_discover, &cmd_info, &cmd_read, &cmd_write, &cmd_copy, &cmd_bench, &cmd_help_, &cmd_version,
+    &cmd_serve, &cmd_ctl,  &cmd_discover, &cmd_info,  &cmd_read,
+    &cmd_write, &cmd_copy, &cmd_bench,    &cmd_help_, &cmd_version,
 };
 
-static const char overview[] =
-    "URLs of namespaces:\n"
-    "  nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1]   on another machine\n"
-    "  file:PATH   ram:SIZE   null:SIZE                    on this one\n"
-    "\n"
-    "Try it in two terminals:\n"
-    "  farlane serve --ns ram:1G\n"
-    "  farlane discover nvme+tcp://127.0.0.1\n"
-    "\n"
-    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not reachable, 4 not allowed, 5 not found, 6 data differ.\n"
-    "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
+static const char overview[] = "URLs of namespaces:\n"
+                               "  nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1]   on another machine\n"
+                               "  file:PATH   ram:SIZE   null:SIZE                    on this one\n"
+                               "\n"
+                               "Try it in two terminals:\n"
+                               "  farlane serve --ns ram:1G\n"
+                               "  farlane discover nvme+tcp://127.0.0.1\n"
+                               "\n"
+                               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not reachable, 4 not "
+                               "allowed, 5 not found, 6 data differ.\n"
+                               "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
 
 static void print_overview(FILE *f)
 {

@@ -72,8 +72,10 @@ static void write_namespaces(struct server *s, struct family *fam)
 {
     const struct fl_target_visitor visitor = {.ns = write_namespace};
 
-    for (fam->which = 0; fam->which < sizeof(namespace_families) / sizeof(namespace_families[0]); fam->which++) {
-        begin(fam, namespace_families[fam->which].name, namespace_families[fam->which].type, namespace_families[fam->which].help);
+    for (fam->which = 0; fam->which < sizeof(namespace_families) / sizeof(namespace_families[0]);
+         fam->which++) {
+        begin(fam, namespace_families[fam->which].name, namespace_families[fam->which].type,
+              namespace_families[fam->which].help);
         fl_target_visit(s->target, &visitor, fam);
     }
 }
@@ -93,8 +95,9 @@ static const struct {
 
 static void write_loop(void *arg, const struct fl_loop_info *info)
 {
-    const double values[] = {(double)info->busy_ns / 1e9,    info->nr_connections,        (double)info->pool.total_len,
-                             (double)info->pool.used_len, (double)info->pool.peak_len, (double)info->pool.nr_waits};
+    const double values[] = {(double)info->busy_ns / 1e9,  info->nr_connections,
+                             (double)info->pool.total_len, (double)info->pool.used_len,
+                             (double)info->pool.peak_len,  (double)info->pool.nr_waits};
     struct family *fam = arg;
 
     fprintf(fam->f, "%s{loop=\"%u\"} %.15g\n", fam->name, info->index, values[fam->which]);
@@ -105,7 +108,8 @@ static void write_loops(struct server *s, struct family *fam)
     const struct fl_target_visitor visitor = {.loop = write_loop};
 
     for (fam->which = 0; fam->which < sizeof(loop_families) / sizeof(loop_families[0]); fam->which++) {
-        begin(fam, loop_families[fam->which].name, loop_families[fam->which].type, loop_families[fam->which].help);
+        begin(fam, loop_families[fam->which].name, loop_families[fam->which].type,
+              loop_families[fam->which].help);
         fl_target_visit(s->target, &visitor, fam);
     }
 }
@@ -170,7 +174,8 @@ static void write_connections(struct server *s, struct family *fam)
     begin(fam, "farlane_controllers", "gauge", "Connected controllers of a subsystem.");
     fl_target_visit(s->target, &subsystems, &counts);
     fl_target_visit(s->target, &queues, &digest_errors);
-    begin(fam, "farlane_connection_digest_errors", "gauge", "Data digest errors seen on the connections that there are now.");
+    begin(fam, "farlane_connection_digest_errors", "gauge",
+          "Data digest errors seen on the connections that there are now.");
     fprintf(fam->f, "%s %llu\n", fam->name, (unsigned long long)digest_errors);
 }
 

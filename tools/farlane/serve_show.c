@@ -24,7 +24,7 @@ struct reach {
     char address[MAX_ADDRESSES][FL_ADDR_TEXT_LEN];
     uint32_t nr;
     bool loopback_only;
-    json_t *list;       /* when gathering JSON */
+    json_t *list; /* when gathering JSON */
     struct table *table;
 };
 
@@ -43,7 +43,8 @@ static void add_interfaces(struct reach *reach, const struct fl_addr *any)
             continue;
         if (v6 && any->ss.ss_family == AF_INET)
             continue;
-        if (fl_addr_from(&addr, i->ifa_addr, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) < 0)
+        if (fl_addr_from(&addr, i->ifa_addr, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) <
+            0)
             continue;
         fl_addr_set_port(&addr, fl_addr_port(any));
         fl_addr_format(&addr, reach->address[reach->nr++]);
@@ -89,9 +90,11 @@ static void note_namespace(void *arg, const struct fl_namespace_info *info)
     for (i = 0; i < reach->nr; i++) {
         format_url(url, sizeof(url), reach->address[i], info);
         if (reach->list) {
-            json_array_append_new(reach->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "url", url, "subsystem", info->ss_nqn,
-                                                         "nsid", (json_int_t)info->nsid, "size", (json_int_t)info->len, "block",
-                                                         (json_int_t)info->block_len, "spec", info->spec));
+            json_array_append_new(reach->list,
+                                  json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "url", url, "subsystem",
+                                            info->ss_nqn, "nsid", (json_int_t)info->nsid, "size",
+                                            (json_int_t)info->len, "block", (json_int_t)info->block_len,
+                                            "spec", info->spec));
             continue;
         }
         table_cell(reach->table, "%s", url);
@@ -104,8 +107,9 @@ static void note_namespace(void *arg, const struct fl_namespace_info *info)
 static void note_trouble(void *arg, const struct fl_listener_info *info)
 {
     if (strcmp(info->state, "listening"))
-        printf("%s%s: %s%s%s%s\n", term_on(stdout, TERM_YELLOW), info->url, info->state, info->reason && info->reason[0] ? ": " : "",
-               info->reason ? info->reason : "", term_off(stdout));
+        printf("%s%s: %s%s%s%s\n", term_on(stdout, TERM_YELLOW), info->url, info->state,
+               info->reason && info->reason[0] ? ": " : "", info->reason ? info->reason : "",
+               term_off(stdout));
 }
 
 void serve_show(struct server *s, const struct serve_ways *ways)
@@ -123,8 +127,8 @@ void serve_show(struct server *s, const struct serve_ways *ways)
     fl_target_visit(s->target, &listeners, reach);
     table_init(&table, "URL", ">SIZE", ">BLOCK", "STANDS ON", NULL);
     fl_target_visit(s->target, &namespaces, reach);
-    printf("farlane %s serves, with %u loop%s, polling: %s\n\n", FARLANE_VERSION, s->nr_loops, s->nr_loops == 1 ? "" : "s",
-           s->config->poll ? s->config->poll : "adaptive");
+    printf("farlane %s serves, with %u loop%s, polling: %s\n\n", FARLANE_VERSION, s->nr_loops,
+           s->nr_loops == 1 ? "" : "s", s->config->poll ? s->config->poll : "adaptive");
     if (table.nr_cells > table.nr_columns) {
         table_print(&table, stdout, 2);
     } else {
@@ -134,7 +138,8 @@ void serve_show(struct server *s, const struct serve_ways *ways)
     putchar('\n');
     fl_target_visit(s->target, &troubles, NULL);
     if (reach->loopback_only)
-        printf("Reachable from this machine only; --listen tcp://0.0.0.0 or --listen tcp://[::] serves the network.\n");
+        printf("Reachable from this machine only; --listen tcp://0.0.0.0 or --listen tcp://[::] serves the "
+               "network.\n");
     if (ways->any_host)
         printf("Any host may connect; --host NQN lets in only the hosts that are named.\n");
     if (ways->control)
@@ -158,8 +163,9 @@ json_t *serve_show_json(struct server *s, const struct serve_ways *ways)
     reach->list = json_array();
     fl_target_visit(s->target, &listeners, reach);
     fl_target_visit(s->target, &namespaces, reach);
-    json = json_pack("{s:b, s:i, s:s, s:s?, s:s?, s:o}", "ready", 1, "pid", (int)getpid(), "version", FARLANE_VERSION, "control",
-                     ways->control, "metrics", ways->metrics_url, "namespaces", reach->list);
+    json = json_pack("{s:b, s:i, s:s, s:s?, s:s?, s:o}", "ready", 1, "pid", (int)getpid(), "version",
+                     FARLANE_VERSION, "control", ways->control, "metrics", ways->metrics_url, "namespaces",
+                     reach->list);
     json_object_update_new(json, control_show_listeners(s));
     free(reach);
     return json;

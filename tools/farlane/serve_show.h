@@ -7,14 +7,15 @@
 
 #include "server.h"
 
-struct serve_ways { /* beside the listeners */
+struct serve_ways {          /* beside the listeners */
     const char *control;     /* NULL: off */
     const char *metrics_url; /* NULL: off */
     bool any_host;
 };
 
 void serve_show(struct server *s, const struct serve_ways *ways);
-/* One object: {"ready": true, "pid":, "control":, "metrics":, "namespaces": [{url, ...}], "listeners": [...]} */
+/* One object: {"ready": true, "pid":, "control":, "metrics":, "namespaces": [{url, ...}], "listeners": [...]}
+ */
 json_t *serve_show_json(struct server *s, const struct serve_ways *ways);
 
 #endif

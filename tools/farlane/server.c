@@ -50,7 +50,8 @@ static int check_cores(const struct fl_cpulist *cores, struct fl_error *err)
         return 0;
     for (i = 0; i < cores->nr; i++)
         if (cores->cpu[i] >= CPU_SETSIZE || !CPU_ISSET(cores->cpu[i], &set))
-            return fl_error_set(err, -EINVAL, "CPU %u is not there, or not allowed for this process", cores->cpu[i]);
+            return fl_error_set(err, -EINVAL, "CPU %u is not there, or not allowed for this process",
+                                cores->cpu[i]);
     return 0;
 }
 
@@ -113,8 +114,8 @@ static int start_threads(struct server *s, struct fl_error *err)
 
 /* ---- the target ---- */
 
-static int size_setting(const struct server *s, const char *text, const char *key, uint64_t max, uint64_t *value,
-                        struct fl_error *err)
+static int size_setting(const struct server *s, const char *text, const char *key, uint64_t max,
+                        uint64_t *value, struct fl_error *err)
 {
     char most[FL_SIZE_TEXT_LEN];
     int rc;
@@ -123,7 +124,8 @@ static int size_setting(const struct server *s, const char *text, const char *ke
         return 0;
     rc = fl_size_parse(text, value, err);
     if (rc == 0 && *value > max)
-        rc = fl_error_set(err, -EINVAL, "%s %s is too large: at most %s", key, text, fl_size_format_exact(max, most));
+        rc = fl_error_set(err, -EINVAL, "%s %s is too large: at most %s", key, text,
+                          fl_size_format_exact(max, most));
     return rc < 0 ? config_error_at(&s->marks, rc, err, "%s", key) : 0;
 }
 
@@ -159,8 +161,8 @@ static int create_target(struct server *s, struct fl_error *err)
 
 /* ---- what is served ---- */
 
-int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid, const char **field,
-                         struct fl_error *err)
+int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid,
+                         const char **field, struct fl_error *err)
 {
     struct fl_namespace_options options = {.spec = cfg->spec};
     struct fl_uuid uuid;
@@ -184,8 +186,8 @@ int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace 
     return fl_namespace_add(ss, &options, nsid, err);
 }
 
-int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field, uint32_t *index,
-                         struct fl_error *err)
+int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field,
+                         uint32_t *index, struct fl_error *err)
 {
     struct fl_subsystem_options options = {
         .nqn = cfg->nqn,
@@ -219,7 +221,8 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
     return 0;
 }
 
-int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id, struct fl_error *err)
+int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
+                        struct fl_error *err)
 {
     struct fl_listener_spec spec = {0};
     struct server_listener *grown;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A running target in this process: its loops and threads, and what was asked for beyond what the target itself remembers. */
+/* A running target in this process: its loops and threads, and what was asked for beyond what the target
+ * itself remembers. */
 #ifndef FARLANE_SERVER_H
 #define FARLANE_SERVER_H
 
@@ -32,22 +33,25 @@ struct server {
     bool stopping; /* changes are refused */
 };
 
-/* Makes loops and target, adds what the config lists, starts the threads. The server is the caller's, zeroed but config and marks. */
+/* Makes loops and target, adds what the config lists, starts the threads. The server is the caller's, zeroed
+ * but config and marks. */
 int server_start(struct server *s, struct fl_error *err);
 /* Runs the control loop until fl_loop_stop(s->loops[0]). */
 int server_run(struct server *s);
-/* Closes the target, turning the control loop; at most deadline_ms. -ETIMEDOUT: something is still in flight and points into the
- * loops, so that server_free is not allowed. */
+/* Closes the target, turning the control loop; at most deadline_ms. -ETIMEDOUT: something is still in flight
+ * and points into the loops, so that server_free is not allowed. */
 int server_drain(struct server *s, uint32_t deadline_ms);
 /* After server_drain: frees everything but config and marks. Nothing else may live on the loops any more. */
 void server_free(struct server *s);
 
-/* Changes of a running server, also used at the start. *field names what the error is about. Errors as in target.h. */
-int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field, uint32_t *index,
-                         struct fl_error *err);
-int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid, const char **field,
-                         struct fl_error *err);
-int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id, struct fl_error *err);
+/* Changes of a running server, also used at the start. *field names what the error is about. Errors as in
+ * target.h. */
+int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field,
+                         uint32_t *index, struct fl_error *err);
+int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid,
+                         const char **field, struct fl_error *err);
+int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
+                        struct fl_error *err);
 int server_remove_listener(struct server *s, uint32_t id, struct fl_error *err);
 
 /* What runs now, as a configuration that can be loaded again. */

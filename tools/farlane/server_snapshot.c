@@ -104,8 +104,8 @@ static void add_listeners(struct server *s, struct config *config)
         struct config_listener *l;
         char address[400];
 
-        snprintf(address, sizeof(address), strchr(spec->host, ':') ? "%s://[%s]:%s" : "%s://%s:%s", spec->transport, spec->host,
-                 spec->port);
+        snprintf(address, sizeof(address), strchr(spec->host, ':') ? "%s://[%s]:%s" : "%s://%s:%s",
+                 spec->transport, spec->host, spec->port);
         l = config_add_listener(config, address);
         config_set_bool(&l->strict, spec->strict);
         config_set_bool(&l->hdgst, spec->hdgst);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A clock that costs little: the CPU's own counter where it is steady. Runs measure its rate against
+ * CLOCK_MONOTONIC. */
+#ifndef FARLANE_BENCH_CLOCK_H
+#define FARLANE_BENCH_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+extern bool bench_clock_tsc; /* set by bench_clock_init */
+void bench_clock_init(void);
+
+static inline uint64_t bench_ticks(void)
+{
+#if defined(__x86_64__)
+    if (bench_clock_tsc)
+        return __rdtsc();
+#endif
+    return fl_now_ns();
+}
+
+#endif

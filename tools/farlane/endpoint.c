@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "endpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad)
+{
+    uint64_t v;
+
+    switch (id) {
+    case OPT_HOSTNQN:
+        options->hostnqn = args->arg;
+        return true;
+    case OPT_CONNECT_TIMEOUT:
+        *bad = !cmd_args_number(args, 1, 3600, &v);
+        if (!*bad)
+            options->connect_timeout_ms = (uint32_t)v * 1000;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void reset(struct endpoint *e, enum endpoint_kind kind, const char *name)
+{
+    *e = (struct endpoint){.kind = kind, .name = name, .fd = -1, .block_len = 1};
+}
+
+int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options,
+                         uint32_t depth, uint32_t chunk_len, struct fl_error *err)
+{
+    uint64_t commands;
+    int rc;
+
+    reset(e, ENDPOINT_DEVICE, url);
+    rc = fl_device_open(url, options, &e->dev, err);
+    if (rc < 0)
+        return rc;
+    fl_device_info(e->dev, &e->info);
+    e->len = e->info.len;
+    e->block_len = e->info.block_len;
+    commands = depth;
+    if (e->info.max_transfer_len && e->info.max_transfer_len < chunk_len)
+        commands *= (chunk_len + e->info.max_transfer_len - 1) / e->info.max_transfer_len;
+    if (e->info.max_depth)
+        commands = FL_MIN(commands, (uint64_t)e->info.max_depth);
+    rc = fl_queue_create(e->dev, (uint32_t)FL_MAX(commands, (uint64_t)2), &e->queue, err);
+    if (rc < 0) {
+        fl_device_close(e->dev);
+        e->dev = NULL;
+    }
+    return rc;
+}
+
+int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_error *err)
+{
+    struct stat st;
+    off_t end;
+
+    reset(e, ENDPOINT_FILE, path);
+    e->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (e->fd < 0 || fstat(e->fd, &st) < 0)
+        return fl_error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+    end = lseek(e->fd, 0, SEEK_END); /* also tells the size of a block device */
+    if (S_ISDIR(st.st_mode) || end < 0) {
+        close(e->fd);
+        e->fd = -1;
+        return fl_error_set(err, -EINVAL, "%s is %s: a file, a block device or a URL is needed", path,
+                            S_ISDIR(st.st_mode) ? "a folder" : "a stream without a size");
+    }
+    e->len = (uint64_t)end;
+    return 0;
+}
+
+int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err)
+{
+    struct stat st;
+    off_t end;
+
+    reset(e, ENDPOINT_FILE, path);
+    e->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (e->fd >= 0) {
+        e->created = true;
+        e->len = UINT64_MAX;
+        return 0;
+    }
+    if (errno == EEXIST)
+        e->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (e->fd < 0 || fstat(e->fd, &st) < 0)
+        return fl_error_set(err, -errno, "cannot write to %s: %s", path, strerror(errno));
+    if (!overwrite && S_ISREG(st.st_mode) && st.st_size > 0) {
+        close(e->fd);
+        e->fd = -1;
+        return fl_error_set(err, -EEXIST, "%s is there already: say --force to overwrite it", path);
+    }
+    end = lseek(e->fd, 0, SEEK_END);
+    e->len = S_ISREG(st.st_mode) || end < 0 ? UINT64_MAX : (uint64_t)end;
+    return 0;
+}
+
+void endpoint_stream(struct endpoint *e, int fd, const char *name)
+{
+    reset(e, ENDPOINT_STREAM, name);
+    e->fd = fd;
+    e->len = UINT64_MAX;
+}
+
+int endpoint_sync(struct endpoint *e, struct fl_error *err)
+{
+    if (e->kind == ENDPOINT_DEVICE)
+        return fl_flush(e->queue, err);
+    if (e->kind == ENDPOINT_FILE && fsync(e->fd) < 0 && errno != EINVAL && errno != EROFS)
+        return fl_error_set(err, -errno, "%s may not be on disk: %s", e->name, strerror(errno));
+    return 0;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+    if (e->aside)
+        fl_queue_destroy(e->aside);
+    if (e->queue)
+        fl_queue_destroy(e->queue);
+    if (e->dev)
+        fl_device_close(e->dev);
+    if (e->kind == ENDPOINT_FILE && e->fd >= 0)
+        close(e->fd);
+    e->aside = e->queue = NULL;
+    e->dev = NULL;
+    e->fd = -1;
+}
+
+int endpoint_read_block(struct endpoint *e, uint64_t off, void *block, struct fl_error *err)
+{
+    int rc;
+
+    if (!e->aside) {
+        rc = fl_queue_create(e->dev, 2, &e->aside, err);
+        if (rc < 0)
+            return rc;
+    }
+    return fl_read(e->aside, block, off, e->block_len, err);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One end of a transfer: a namespace (by URL), a file (by path), or a stream (standard input or output). */
+#ifndef FARLANE_ENDPOINT_H
+#define FARLANE_ENDPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <farlane/host.h>
+
+#include "cmd.h"
+
+/* Options of every command that opens namespaces. */
+enum { OPT_HOSTNQN = 200, OPT_CONNECT_TIMEOUT };
+#define DEVICE_OPTIONS                                                                      \
+    {OPT_HOSTNQN, "hostnqn", "NQN",                                                         \
+     "connect under this name, default the machine's or one kept for this user"},           \
+    {                                                                                       \
+        OPT_CONNECT_TIMEOUT, "timeout", "SECONDS", "give up connecting after it, default 5" \
+    }
+/* True if the option was one of them and right; *bad: it was wrong, and a message printed. */
+bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad);
+
+enum endpoint_kind { ENDPOINT_DEVICE, ENDPOINT_FILE, ENDPOINT_STREAM, ENDPOINT_NONE };
+
+struct endpoint {
+    enum endpoint_kind kind;
+    const char *name; /* as the user wrote it */
+    struct fl_device *dev;
+    struct fl_device_info info;
+    struct fl_queue *queue;
+    struct fl_queue *aside; /* for the rest of a block, while `queue` is at work; made when needed */
+    int fd;
+    bool created;       /* the file was not there before */
+    uint64_t len;       /* size; of a stream: UINT64_MAX */
+    uint32_t block_len; /* 1 for files and streams */
+};
+
+/* Depth: chunks at a time, each of at most chunk_len bytes. */
+int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options,
+                         uint32_t depth, uint32_t chunk_len, struct fl_error *err);
+int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_error *err);
+/* Makes the file, or takes what is there if `overwrite`. Block devices are written in place. */
+int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err);
+void endpoint_stream(struct endpoint *e, int fd, const char *name);
+/* Everything written is durable afterwards. */
+int endpoint_sync(struct endpoint *e, struct fl_error *err);
+void endpoint_close(struct endpoint *e);
+/* The rest of a block beside the data: one block at off, aligned. */
+int endpoint_read_block(struct endpoint *e, uint64_t off, void *block, struct fl_error *err);
+
+#endif
