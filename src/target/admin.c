@@ -80,7 +80,7 @@ uint32_t fl_admin_effects(bool admin, uint8_t opcode, bool discovery)
     return ops[opcode].run && (!discovery || ops[opcode].flags & ALL) ? ops[opcode].effects : 0;
 }
 
-void fl_admin_command(struct fl_tqueue *q, struct fl_cmd *cmd)
+void fl_tqueue_admin_command(struct fl_tqueue *q, struct fl_cmd *cmd)
 {
     const struct admin_op *op = &ops[cmd->sqe.opcode];
 

@@ -417,7 +417,7 @@ void fl_fabrics_first_command(struct fl_tqueue *q, struct fl_cmd *cmd); /* a que
 void fl_fabrics_command(struct fl_tqueue *q, struct fl_cmd *cmd);       /* after it */
 
 /* ---- admin.c and its pages ---- */
-void fl_admin_command(struct fl_tqueue *q, struct fl_cmd *cmd);
+void fl_tqueue_admin_command(struct fl_tqueue *q, struct fl_cmd *cmd);
 void fl_admin_abort_done(struct fl_abort *abort);
 void fl_admin_identify(struct fl_tqueue *q, struct fl_cmd *cmd);
 void fl_admin_get_log(struct fl_tqueue *q, struct fl_cmd *cmd);

@@ -63,7 +63,7 @@ static void connect_admin(struct fl_tqueue *q, struct fl_cmd *cmd, struct fl_sub
     }
     fl_list_del(&q->link);
     q->ctrl = ctrl;
-    q->command = fl_admin_command;
+    q->command = fl_tqueue_admin_command;
     memcpy(q->hostid, ctrl->hostid, sizeof(q->hostid));
     accept_connect(q, cmd);
 }
