@@ -6,10 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define TO_TARGET (1u << FL_TCP_TARGET)
-#define TO_HOST   (1u << FL_TCP_HOST)
-#define IN_SETUP  (1u << 0) /* until the IC exchange is over */
-#define IN_USE    (1u << 1)
+/* Bits of rule.when: who receives (enum fl_tcp_role), and whether the IC exchange is over. */
+#define WHEN(receiver, established) (1u << ((receiver) + 2 * (established)))
+#define EITHER(receiver)            (WHEN(receiver, 0) | WHEN(receiver, 1))
 
 enum body {
     BODY_NONE, /* header only */
@@ -18,27 +17,41 @@ enum body {
 };
 
 struct rule {
-    uint8_t hlen;
-    uint8_t receivers;
-    uint8_t phases;
-    uint8_t flags;   /* the type's own */
-    uint8_t digests; /* those that this type carries once agreed */
+    uint8_t hlen;  /* 0: not a type */
+    uint8_t start; /* end of header and header digest */
+    uint8_t when;
     uint8_t body;
+    uint16_t flags; /* bit n: flags of value n are right */
+    uint16_t pad;   /* eight bytes in all: found by a shift */
 };
 
-/* Transport specification 3.6.2.2 to 3.6.2.10. HLEN 0: not a type. */
-static const struct rule rules[FL_TCP_NR_TYPES] = {
-    [FL_TCP_IC_REQ] = {128, TO_TARGET, IN_SETUP, 0, 0, BODY_NONE},
-    [FL_TCP_IC_RESP] = {128, TO_HOST, IN_SETUP, 0, 0, BODY_NONE},
-    [FL_TCP_H2C_TERM] = {24, TO_TARGET, IN_SETUP | IN_USE, 0, 0, BODY_TERM},
-    [FL_TCP_C2H_TERM] = {24, TO_HOST, IN_SETUP | IN_USE, 0, 0, BODY_TERM},
-    [FL_TCP_CMD] = {72, TO_TARGET, IN_USE, 0, FL_TCP_F_HDGST | FL_TCP_F_DDGST, BODY_DATA},
-    [FL_TCP_RESP] = {24, TO_HOST, IN_USE, 0, FL_TCP_F_HDGST, BODY_NONE},
-    [FL_TCP_H2C_DATA] = {24, TO_TARGET, IN_USE, FL_TCP_F_DATA_LAST, FL_TCP_F_HDGST | FL_TCP_F_DDGST,
-                         BODY_DATA},
-    [FL_TCP_C2H_DATA] = {24, TO_HOST, IN_USE, FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS,
-                         FL_TCP_F_HDGST | FL_TCP_F_DDGST, BODY_DATA},
-    [FL_TCP_R2T] = {24, TO_HOST, IN_USE, 0, FL_TCP_F_HDGST, BODY_NONE},
+/*
+ * Transport specification 3.6.2.2 to 3.6.2.10, for each combination of digests agreed. digest: length of a
+ * header digest; data, plain: flags of PDUs that may bring data and of those that never do, as far as they
+ * speak of digests. LAST is bit 2 of the flags; SUCCESS, bit 3, stands for the response capsule and so comes
+ * only with LAST (3.6.2.9).
+ */
+#define RULES(digest, data, plain)                                                                           \
+    {                                                                                                        \
+        [FL_TCP_IC_REQ] = {128, 128, WHEN(FL_TCP_TARGET, 0), BODY_NONE, 1, 0},                               \
+        [FL_TCP_IC_RESP] = {128, 128, WHEN(FL_TCP_HOST, 0), BODY_NONE, 1, 0},                                \
+        [FL_TCP_H2C_TERM] = {24, 24, EITHER(FL_TCP_TARGET), BODY_TERM, 1, 0},                                \
+        [FL_TCP_C2H_TERM] = {24, 24, EITHER(FL_TCP_HOST), BODY_TERM, 1, 0},                                  \
+        [FL_TCP_CMD] = {72, 72 + (digest), WHEN(FL_TCP_TARGET, 1), BODY_DATA, (data), 0},                    \
+        [FL_TCP_RESP] = {24, 24 + (digest), WHEN(FL_TCP_HOST, 1), BODY_NONE, (plain), 0},                    \
+        [FL_TCP_H2C_DATA] = {24, 24 + (digest), WHEN(FL_TCP_TARGET, 1), BODY_DATA, (data) | (data) << 4, 0}, \
+        [FL_TCP_C2H_DATA] =                                                                                  \
+            {24, 24 + (digest), WHEN(FL_TCP_HOST, 1), BODY_DATA, (data) | (data) << 4 | (data) << 12, 0},    \
+        [FL_TCP_R2T] = {24, 24 + (digest), WHEN(FL_TCP_HOST, 1), BODY_NONE, (plain), 0},                     \
+    }
+
+/* Index: 1 for a header digest, 2 for a data digest. The header digest is in every PDU once agreed, the data
+ * digest in those with data. */
+static const struct rule rules[4][FL_TCP_NR_TYPES] = {
+    RULES(0, 1u << 0, 1u << 0),
+    RULES(FL_TCP_DIGEST_LEN, 1u << 1, 1u << 1),
+    RULES(0, 1u << 0 | 1u << 2, 1u << 0),
+    RULES(FL_TCP_DIGEST_LEN, 1u << 1 | 1u << 3, 1u << 1),
 };
 
 /* Bit n of entry d - 1: d divides n. PDO and alignment are multiples of 4 and at most 255 and 128, so in
@@ -65,6 +78,9 @@ static bool pda_ok(uint32_t pda)
 
 static bool aligned(uint32_t pdo, uint32_t pda)
 {
+    if (pda == FL_TCP_PDA_MIN) /* what nearly everybody asks for */
+        return !(pdo & 3);
+    assert(pda_ok(pda));
     return !(pdo & 3) && (multiples[pda / 4 - 1] >> (pdo / 4) & 1);
 }
 
@@ -77,14 +93,15 @@ static int fault_at(struct fl_tcp_fault *fault, enum fl_tcp_fes fes, uint32_t of
 
 #define FAULT_FIELD(fault, type, field) fault_at(fault, FL_TCP_FES_HEADER, offsetof(struct type, field))
 
-/* PDO and PLEN of a type that may bring data; start: where its header and header digest end. */
-static int check_data(const struct fl_tcp_hdr *hdr, uint32_t start, const struct fl_tcp_limits *limits,
-                      struct fl_tcp_fault *fault)
+/* PDO and PLEN of a type that may bring data; start: where its header and header digest end. Not inline: it
+ * leaves the check of the others, most of them commands and responses, without registers to save. */
+static __attribute__((noinline)) int check_data(const struct fl_tcp_hdr *hdr, uint32_t start,
+                                                const struct fl_tcp_limits *limits,
+                                                struct fl_tcp_fault *fault)
 {
     uint32_t plen = le32_get(hdr->plen), pdo = hdr->pdo;
     bool ddgst = hdr->flags & FL_TCP_F_DDGST;
 
-    assert(pda_ok(limits->pda));
     if (plen == start) {
         if (pdo && pdo != start)
             return FAULT_FIELD(fault, fl_tcp_hdr, pdo);
@@ -98,10 +115,9 @@ static int check_data(const struct fl_tcp_hdr *hdr, uint32_t start, const struct
         return FAULT_FIELD(fault, fl_tcp_hdr, pdo);
     if (plen > limits->max_plen)
         return fault_at(fault, FL_TCP_FES_LIMIT, offsetof(struct fl_tcp_hdr, plen));
-    if (ddgst !=
-        limits->ddgst) /* agreed, so every PDU with data has one; only now we know that there is data */
+    if (ddgst != limits->ddgst) /* agreed, and only now we know that there is data */
         return FAULT_FIELD(fault, fl_tcp_hdr, flags);
-    if (plen <= pdo + fl_tcp_ddgst_len(hdr))
+    if (plen <= pdo + (ddgst ? FL_TCP_DIGEST_LEN : 0u))
         return FAULT_FIELD(fault, fl_tcp_hdr, plen);
     return 0;
 }
@@ -109,30 +125,25 @@ static int check_data(const struct fl_tcp_hdr *hdr, uint32_t start, const struct
 int fl_tcp_hdr_check(const struct fl_tcp_hdr *hdr, enum fl_tcp_role receiver,
                      const struct fl_tcp_limits *limits, struct fl_tcp_fault *fault)
 {
-    if (hdr->type >= FL_TCP_NR_TYPES || !(rules[hdr->type].receivers & 1u << receiver))
+    if (hdr->type >= FL_TCP_NR_TYPES)
         return FAULT_FIELD(fault, fl_tcp_hdr, type);
-    const struct rule *rule = &rules[hdr->type];
-    if (!(rule->phases & (limits->established ? IN_USE : IN_SETUP)))
-        return fault_at(fault, FL_TCP_FES_SEQUENCE, offsetof(struct fl_tcp_hdr, type));
-
-    uint8_t agreed = (uint8_t)((limits->hdgst ? FL_TCP_F_HDGST : 0) | (limits->ddgst ? FL_TCP_F_DDGST : 0));
-    agreed &= rule->digests;
-    if ((hdr->flags & ~(rule->flags | agreed)) || (agreed & ~hdr->flags & FL_TCP_F_HDGST))
-        return FAULT_FIELD(fault, fl_tcp_hdr, flags);
-    /* SUCCESS stands for the response capsule, so only the last PDU of a command may have it (3.6.2.9). */
-    if ((hdr->flags & (FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS)) == FL_TCP_F_DATA_SUCCESS)
+    const struct rule *rule = &rules[limits->hdgst + 2 * limits->ddgst][hdr->type];
+    if (!(rule->when & WHEN(receiver, limits->established)))
+        return fault_at(fault, rule->when & EITHER(receiver) ? FL_TCP_FES_SEQUENCE : FL_TCP_FES_HEADER,
+                        offsetof(struct fl_tcp_hdr, type));
+    if (hdr->flags > 15 || !(rule->flags >> hdr->flags & 1))
         return FAULT_FIELD(fault, fl_tcp_hdr, flags);
     if (hdr->hlen != rule->hlen)
         return FAULT_FIELD(fault, fl_tcp_hdr, hlen);
-
-    uint32_t start = rule->hlen + fl_tcp_hdgst_len(hdr);
+    uint32_t plen = le32_get(hdr->plen);
+    if (plen == rule->start && !hdr->pdo &&
+        !(hdr->flags & FL_TCP_F_DDGST)) /* no data, right for every type */
+        return 0;
     if (rule->body == BODY_DATA)
-        return check_data(hdr, start, limits, fault);
+        return check_data(hdr, rule->start, limits, fault);
     if (hdr->pdo)
         return FAULT_FIELD(fault, fl_tcp_hdr, pdo);
-    uint32_t plen = le32_get(hdr->plen);
-    uint32_t most = rule->body == BODY_TERM ? FL_TCP_TERM_PLEN_MAX : start;
-    if (plen < start || plen > most)
+    if (plen < rule->start || plen > (rule->body == BODY_TERM ? FL_TCP_TERM_PLEN_MAX : rule->start))
         return FAULT_FIELD(fault, fl_tcp_hdr, plen);
     return 0;
 }
@@ -245,7 +256,7 @@ uint8_t fl_tcp_pdo(uint8_t hlen, bool hdgst, uint8_t pda)
 
 uint8_t fl_tcp_hlen(uint8_t type)
 {
-    return type < FL_TCP_NR_TYPES ? rules[type].hlen : 0;
+    return type < FL_TCP_NR_TYPES ? rules[0][type].hlen : 0;
 }
 
 const char *fl_tcp_type_text(uint8_t type)

@@ -156,6 +156,8 @@ static void connect_data(void **state)
     memset(data.subnqn, 'n', sizeof(data.subnqn)); /* never ended */
     assert_int_equal(fl_nvmf_connect_data_check(&data, &offset), -EPROTO);
     assert_int_equal(offset, 256);
+    assert_true(fl_nvmf_nqn_field_ok("nqn", 4));
+    assert_false(fl_nvmf_nqn_field_ok("nqn", 3)); /* fills its field, no NUL */
     data.subnqn[1] = '\0';
     data.hostnqn[0] = '\0';
     assert_int_equal(fl_nvmf_connect_data_check(&data, &offset), -EPROTO);

@@ -15,8 +15,8 @@
 struct expected {
     const char *name; /* without .pcap */
     unsigned nr_flows;
-    unsigned
-        nr_pdus[FL_TCP_NR_TYPES]; /* ICReq, ICResp, -, -, CapsuleCmd, CapsuleResp, H2CData, C2HData, -, R2T */
+    /* ICReq, ICResp, -, -, CapsuleCmd, CapsuleResp, H2CData, C2HData, -, R2T */
+    unsigned nr_pdus[FL_TCP_NR_TYPES];
     struct {
         uint16_t wire;
         unsigned nr;
