@@ -250,8 +250,8 @@ static bool run_admin(struct fl_remote *r, uint64_t now_ns)
         fl_error_set(&r->err, r->link.err.code, "%s", r->link.err.text);
     if (!r->err.code)
         fl_admin_tick(r, now_ns);
-    if (!r->err.code && fl_tcp_stream_tx_pending(&r->link.host.stream) && fl_link_io(&r->link) < 0)
-        fl_error_set(&r->err, r->link.err.code, "%s", r->link.err.text);
+    if (!r->err.code && fl_link_send(&r->link) < 0) /* what the answers led to */
+        fl_error_set(&r->err, -ENOLINK, "send to the target failed");
     if (!r->err.code && r->phase == FL_PHASE_SETUP && now_ns >= r->attempt_deadline_ns)
         fl_error_set(&r->err, -ETIMEDOUT, "%s was not answered in time: the attempt took longer than %u ms",
                      r->step ? r->step->what : "a command", r->connect_timeout_ms);

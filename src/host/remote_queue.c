@@ -146,7 +146,7 @@ static void lose(struct fl_remote_queue *q)
 
 static bool fails_fast(const struct fl_remote_queue *q, uint64_t now_ns)
 {
-    return q->remote->fast_fail_ms != UINT32_MAX && q->state < FL_RQ_LIVE &&
+    return q->remote->fast_fail_ms != UINT32_MAX && q->state < FL_RQ_LIVE && now_ns > q->down_ns &&
            now_ns - q->down_ns >= q->remote->fast_fail_ms * FL_NS_PER_MS;
 }
 
@@ -217,8 +217,12 @@ static int rq_poll(struct fl_queue *queue)
     } else {
         r = poll_slow(q);
     }
-    if (fl_unlikely(q->fd_used))
+    if (fl_unlikely(q->fd_used)) {
+        /* The caller sleeps when nothing completed: a command that goes out once more must not wait here. */
+        if (q->state == FL_RQ_LIVE && fl_link_send(&q->link) < 0)
+            go_down(q, "send to the target failed");
         sync_fd(q);
+    }
     return r;
 }
 
@@ -230,13 +234,10 @@ static int sleep_on(struct fl_remote_queue *q, int timeout_ms)
     int nr = fl_link_pollfds(&q->link, p), tick = (int)tick_ms(q);
 
     p[nr] = (struct pollfd){.fd = q->wake_fd, .events = POLLIN};
-    if (timeout_ms < 0 || timeout_ms > tick) {
-        /* What is due by the clock is found by a poll, too. */
-        if (poll(p, (nfds_t)nr + 1, tick) == 0)
-            q->idle_polls = CLOCK_EVERY;
+    if (poll(p, (nfds_t)nr + 1, timeout_ms < 0 ? tick : FL_MIN(timeout_ms, tick)) != 0)
         return 1;
-    }
-    return poll(p, (nfds_t)nr + 1, timeout_ms) != 0;
+    q->idle_polls = CLOCK_EVERY; /* the next poll looks at the clock */
+    return timeout_ms < 0 || timeout_ms > tick;
 }
 
 /* Polls for a while before sleeping: as long as that has lately paid. */
