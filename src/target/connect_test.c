@@ -237,7 +237,8 @@ static void properties(void **state)
 /* CC that asks for what there is not: the controller says that it failed. */
 static void bad_cc(void **state)
 {
-    static const uint32_t ccs[] = {1 | 0x450000, 1 | 0x360000, 1 | 0x460000 | 1 << 7, 1 | 0x460000 | 1 << 4, 1};
+    static const uint32_t ccs[] = {1 | 0x450000, 1 | 0x360000, 1 | 0x460000 | 1 << 7, 1 | 0x460000 | 1 << 4,
+                                   1};
     struct bed *bed = bed_new(1, NULL);
 
     for (size_t i = 0; i < FL_ARRAY_LEN(ccs); i++) {
@@ -398,8 +399,10 @@ static void connect_data_fetched(void **state)
 {
     struct bed *bed = bed_new(1, NULL);
     struct bed_conn *bc = bed_open(bed);
-    struct fl_nvmf_connect_cmd cmd = {
-        .opcode = FL_NVMF_OPCODE, .flags = FL_NVME_CMD_PSDT_SGL, .fctype = FL_NVMF_CONNECT, .sqsize = le16_of(31)};
+    struct fl_nvmf_connect_cmd cmd = {.opcode = FL_NVMF_OPCODE,
+                                      .flags = FL_NVME_CMD_PSDT_SGL,
+                                      .fctype = FL_NVMF_CONNECT,
+                                      .sqsize = le16_of(31)};
     struct bed_connect c;
     struct bed_cmd *bcmd;
     struct fl_nvme_sqe sqe;
@@ -421,9 +424,10 @@ static void connect_data_fetched(void **state)
 int main(void)
 {
     fl_log_set_level(FL_LOG_ERR);
-    return FL_UNIT_RUN(cmocka_unit_test(case_A1_host_nqn), cmocka_unit_test(case_R1_queue_depth), cmocka_unit_test(refusals),
-                       cmocka_unit_test(nothing_before_connect), cmocka_unit_test(properties), cmocka_unit_test(bad_cc),
-                       cmocka_unit_test(sq_flow_control), cmocka_unit_test(disconnect_command), cmocka_unit_test(admin_lost),
-                       cmocka_unit_test(queues_spread), cmocka_unit_test(case_T13_capsule_sizes),
-                       cmocka_unit_test(connect_data_fetched));
+    return FL_UNIT_RUN(cmocka_unit_test(case_A1_host_nqn), cmocka_unit_test(case_R1_queue_depth),
+                       cmocka_unit_test(refusals), cmocka_unit_test(nothing_before_connect),
+                       cmocka_unit_test(properties), cmocka_unit_test(bad_cc),
+                       cmocka_unit_test(sq_flow_control), cmocka_unit_test(disconnect_command),
+                       cmocka_unit_test(admin_lost), cmocka_unit_test(queues_spread),
+                       cmocka_unit_test(case_T13_capsule_sizes), cmocka_unit_test(connect_data_fetched));
 }

@@ -30,7 +30,8 @@ static const char *file_spec(uint32_t bs)
     return spec;
 }
 
-static void start(struct setup *s, const char *kind, uint32_t bs, uint32_t loops, void (*tweak)(struct fl_target_options *o))
+static void start(struct setup *s, const char *kind, uint32_t bs, uint32_t loops,
+                  void (*tweak)(struct fl_target_options *o))
 {
     char spec[160];
 
@@ -55,7 +56,8 @@ static uint16_t rw(struct setup *s, uint8_t opcode, uint64_t slba, uint32_t nr, 
     bool to_host = opcode == FL_NVME_CMD_READ;
 
     fl_nvme_rw_set(&sqe, slba, nr, flags);
-    return bed_run(s->h.io, &sqe, to_host ? NULL : data, to_host ? 0 : len, to_host ? data : NULL, to_host ? len : 0, NULL);
+    return bed_run(s->h.io, &sqe, to_host ? NULL : data, to_host ? 0 : len, to_host ? data : NULL,
+                   to_host ? len : 0, NULL);
 }
 
 static void fill(uint8_t *p, size_t len, uint8_t seed)
@@ -171,8 +173,8 @@ static void null_reads(void **state)
 /* Ranges at the end, past it, around it; data of another length than the range. */
 static void case_A13_range_arithmetic(void **state)
 {
-    static const uint8_t ops[] = {FL_NVME_CMD_READ, FL_NVME_CMD_WRITE, FL_NVME_CMD_COMPARE, FL_NVME_CMD_WRITE_ZEROES,
-                                  FL_NVME_CMD_VERIFY};
+    static const uint8_t ops[] = {FL_NVME_CMD_READ, FL_NVME_CMD_WRITE, FL_NVME_CMD_COMPARE,
+                                  FL_NVME_CMD_WRITE_ZEROES, FL_NVME_CMD_VERIFY};
     static uint8_t b[2 << 20];
     struct setup s;
     struct fl_nvme_sqe sqe;
@@ -253,7 +255,8 @@ static void bad_commands(void **state)
 
     sqe = bed_rw(FL_NVME_CMD_COPY, 1, 8191, 1);
     copy[0].nlb = le16_of(1);
-    assert_int_equal(bed_run(s.h.io, &sqe, copy, sizeof(copy[0]), NULL, 0, NULL), FL_NVME_SC_LBA_RANGE); /* destination */
+    assert_int_equal(bed_run(s.h.io, &sqe, copy, sizeof(copy[0]), NULL, 0, NULL),
+                     FL_NVME_SC_LBA_RANGE); /* destination */
     sqe = bed_rw(FL_NVME_CMD_COPY, 1, 0, 1);
     sqe.cdw12 = le32_of(0);
     copy[0].slba = le64_of(UINT64_MAX);
@@ -270,8 +273,8 @@ static void bad_commands(void **state)
 
 /* ---- fused ---- */
 
-static void send_pair(struct setup *s, struct bed_conn *io, uint64_t slba, uint32_t nr, const void *cmp, const void *wr,
-                      struct bed_cmd *pair[2])
+static void send_pair(struct setup *s, struct bed_conn *io, uint64_t slba, uint32_t nr, const void *cmp,
+                      const void *wr, struct bed_cmd *pair[2])
 {
     struct fl_nvme_sqe sqe = bed_rw(FL_NVME_CMD_COMPARE, s->nsid, slba, nr);
 
@@ -349,7 +352,8 @@ static void compare_and_write(void **state)
     }
 }
 
-/* Two queues on two loops race for one block: exactly one of the pairs wins each round, whatever plain writes do beside it. */
+/* Two queues on two loops race for one block: exactly one of the pairs wins each round, whatever plain writes
+ * do beside it. */
 static void fused_over_loops(void **state)
 {
     uint8_t zero[512] = {0}, one[512], two[512], back[512], noise[512];
@@ -575,10 +579,10 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     rc = FL_UNIT_RUN(cmocka_unit_test(every_family_everywhere), cmocka_unit_test(null_reads),
-                     cmocka_unit_test(case_A13_range_arithmetic), cmocka_unit_test(largest_transfer), cmocka_unit_test(bad_commands),
-                     cmocka_unit_test(compare_and_write), cmocka_unit_test(fused_over_loops),
-                     cmocka_unit_test(case_T14_cut_in_every_state), cmocka_unit_test(pool_runs_dry),
-                     cmocka_unit_test(abort_tells_the_truth));
+                     cmocka_unit_test(case_A13_range_arithmetic), cmocka_unit_test(largest_transfer),
+                     cmocka_unit_test(bad_commands), cmocka_unit_test(compare_and_write),
+                     cmocka_unit_test(fused_over_loops), cmocka_unit_test(case_T14_cut_in_every_state),
+                     cmocka_unit_test(pool_runs_dry), cmocka_unit_test(abort_tells_the_truth));
     {
         char path[96];
 

@@ -518,9 +518,3 @@ void bed_free(struct bed *bed)
         fl_loop_destroy(bed->loops[i]);
     free(bed);
 }
-
-/* Tests need no sockets; the real one, where it is linked, wins. */
-__attribute__((weak)) const struct fl_transport *fl_transport_find(const char *name)
-{
-    return NULL;
-}
