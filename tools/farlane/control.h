@@ -105,6 +105,9 @@ void control_reply_free(struct control_reply *reply);
 /* {"error": {code, field, message}} with the HTTP status that belongs to the errno. */
 void control_reply_error(struct control_reply *reply, int code, const char *field, const char *message);
 
+/* A text of unknown origin as JSON; null if it is NULL or empty. */
+json_t *control_text(const char *text);
+
 /* control_show.c, metrics.c */
 json_t *control_show_status(struct server *s);
 json_t *control_show_subsystems(struct server *s, const char *nqn); /* NULL: all; else that one or NULL */

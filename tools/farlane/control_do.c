@@ -9,44 +9,6 @@
 #include "base/util.h"
 #include "control.h"
 
-/* ---- replies ---- */
-
-static const struct {
-    int code;
-    unsigned http;
-    const char *name;
-} statuses[] = {
-    {EINVAL, 400, "EINVAL"},         {EACCES, 403, "EACCES"},         {EPERM, 403, "EPERM"},
-    {ENOENT, 404, "ENOENT"},         {EOPNOTSUPP, 405, "EOPNOTSUPP"}, {EEXIST, 409, "EEXIST"},
-    {EADDRINUSE, 409, "EADDRINUSE"}, {EBUSY, 409, "EBUSY"},           {EADDRNOTAVAIL, 409, "EADDRNOTAVAIL"},
-    {EFBIG, 413, "EFBIG"},           {EMSGSIZE, 413, "EMSGSIZE"},     {ERANGE, 422, "ERANGE"},
-    {ENOSPC, 507, "ENOSPC"},         {ENOMEM, 507, "ENOMEM"},         {ETIMEDOUT, 504, "ETIMEDOUT"},
-    {EROFS, 403, "EROFS"},           {EISDIR, 400, "EISDIR"},
-};
-
-void control_reply_error(struct control_reply *reply, int code, const char *field, const char *message)
-{
-    const char *name = NULL;
-    char unnamed[32];
-    size_t i;
-
-    reply->http = 500;
-    for (i = 0; i < FL_ARRAY_LEN(statuses); i++) {
-        if (statuses[i].code != -code)
-            continue;
-        reply->http = statuses[i].http;
-        name = statuses[i].name;
-    }
-    if (!name) {
-        snprintf(unnamed, sizeof(unnamed), "%s", strerrorname_np(-code) ? strerrorname_np(-code) : "EIO");
-        name = unnamed;
-    }
-    json_decref(reply->json);
-    reply->json = json_pack("{s:{s:s, s:s?, s:s}}", "error", "code", name, "field",
-                            field && field[0] ? field : NULL, "message",
-                            message && message[0] ? message : strerror(-code));
-}
-
 static bool fail(struct control_reply *reply, int code, const char *field, const struct fl_error *err)
 {
     control_reply_error(reply, code, field, err ? err->text : NULL);
@@ -58,14 +20,6 @@ static bool show(struct control_reply *reply, unsigned http, json_t *json)
     reply->http = http;
     reply->json = json;
     return false;
-}
-
-void control_reply_free(struct control_reply *reply)
-{
-    json_decref(reply->json);
-    free(reply->text);
-    reply->json = NULL;
-    reply->text = NULL;
 }
 
 /* ---- what ends later ---- */

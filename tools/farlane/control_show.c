@@ -62,9 +62,9 @@ static json_t *find_list(struct gathering *g, const char *nqn, const char *name)
 
 static json_t *namespace_object(const struct fl_namespace_info *info)
 {
-    json_t *json = json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "nsid", NUMBER(info->nsid),
-                             "spec", info->spec, "backend", info->backend, "state", info->state, "size",
-                             NUMBER(info->len), "block", NUMBER(info->block_len), "uuid",
+    json_t *json = json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "nsid", NUMBER(info->nsid),
+                             "spec", control_text(info->spec), "backend", info->backend, "state", info->state,
+                             "size", NUMBER(info->len), "block", NUMBER(info->block_len), "uuid",
                              uuid_text(info->uuid), "ana_group", NUMBER(info->ana_group), "reserved",
                              info->reserved);
 
@@ -179,14 +179,10 @@ static json_t *digests(bool header, bool data)
 static void list_queue(void *arg, const struct fl_queue_info *info)
 {
     const struct fl_conn_info *conn = &info->conn;
-    json_t *controller, *list = NULL, *json;
-    size_t i;
+    json_t *json, *list;
 
-    json_array_foreach((json_t *)arg, i, controller)
-    {
-        if (json_integer_value(json_object_get(controller, "controller")) == info->cntlid)
-            list = json_object_get(controller, "connections");
-    }
+    /* A controller's queues follow it. */
+    list = json_object_get(json_array_get(arg, json_array_size(arg) - 1), "connections");
     if (!list)
         return;
     json = json_pack("{s:o, s:s, s:s, s:s, s:o, s:{s:o, s:o}, s:o}", "queue", NUMBER(info->qid), "transport",

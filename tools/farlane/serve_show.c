@@ -91,10 +91,10 @@ static void note_namespace(void *arg, const struct fl_namespace_info *info)
         format_url(url, sizeof(url), reach->address[i], info);
         if (reach->list) {
             json_array_append_new(reach->list,
-                                  json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "url", url, "subsystem",
+                                  json_pack("{s:s, s:s, s:I, s:I, s:I, s:o}", "url", url, "subsystem",
                                             info->ss_nqn, "nsid", (json_int_t)info->nsid, "size",
                                             (json_int_t)info->len, "block", (json_int_t)info->block_len,
-                                            "spec", info->spec));
+                                            "spec", control_text(info->spec)));
             continue;
         }
         table_cell(reach->table, "%s", url);
