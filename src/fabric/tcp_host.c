@@ -253,6 +253,7 @@ void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_tcp_req *req)
 
     assert(req->state == FL_TCP_REQ_IDLE && h->ready);
     next_cid(h, req);
+    req->pdu.hdr.flags = 0; /* the stream adds to them */
     req->state = FL_TCP_REQ_SENT;
     req->digest_bad = false;
     req->data_done = 0;

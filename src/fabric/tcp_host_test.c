@@ -417,6 +417,26 @@ static void identifiers_are_not_used_twice_in_a_row(void **state)
     destroy(f);
 }
 
+/* A capsule without data after one with data, in the same slot. */
+static void slots_are_used_again_for_anything(void **state)
+{
+    struct fix *f = connected(true, true, 0);
+    uint8_t pdu[64];
+
+    for (int i = 0; i < 4; i++) {
+        bool write = !(i & 1);
+        uint16_t cid = submit(f, 0, !write, 4096, 1);
+        const struct fl_tcp_cmd *cmd = (const void *)f->out;
+
+        take(f);
+        assert_int_equal(cmd->hdr.flags, write ? FL_TCP_F_HDGST | FL_TCP_F_DDGST : FL_TCP_F_HDGST);
+        assert_int_equal(cmd->hdr.pdo, write ? 76 : 0);
+        assert_int_equal(f->out_len, write ? 76 + 4096 + 4 : 76);
+        assert_int_equal(feed(f, pdu, make_resp(f, pdu, cid, FL_NVME_SC_INTERNAL)), 0);
+    }
+    destroy(f);
+}
+
 /* T4: HLEN is compared with what the type has, before any use of it. */
 static void case_T4_wrong_header_length(void **state)
 {
@@ -709,6 +729,7 @@ int main(void)
                        cmocka_unit_test(case_T7_h2cdata_at_the_limit), cmocka_unit_test(answers_several_r2ts),
                        cmocka_unit_test(holds_the_buffer_until_it_was_sent),
                        cmocka_unit_test(identifiers_are_not_used_twice_in_a_row),
+                       cmocka_unit_test(slots_are_used_again_for_anything),
                        cmocka_unit_test(case_T4_wrong_header_length), cmocka_unit_test(case_T9_success_flag),
                        cmocka_unit_test(case_T9_short_data), cmocka_unit_test(case_T11_digest_errors),
                        cmocka_unit_test(malformed_answers_end_the_connection),
