@@ -122,19 +122,19 @@ static int check_limit(const struct fl_file *file, uint64_t len, struct fl_error
                         file->path, fl_size_format(len, size), fl_size_format(limit.rlim_cur, most));
 }
 
-static int take_space(struct fl_file *file, uint64_t from, uint64_t len, struct fl_error *err)
+static int take_space(struct fl_file *file, uint64_t len, struct fl_error *err)
 {
     char size[FL_SIZE_TEXT_LEN];
 
-    if (!file->prealloc || from >= len || !fallocate(file->fd, 0, (off_t)from, (off_t)(len - from)))
+    if (!file->prealloc || !fallocate(file->fd, 0, 0, (off_t)len))
         return 0;
     return fl_error_set(err, -errno,
                         "file: cannot take %s of space for \"%s\": %s; leave prealloc=1 out to let it grow",
-                        fl_size_format(len - from, size), file->path, strerror(errno));
+                        fl_size_format(len, size), file->path, strerror(errno));
 }
 
-/* Sets the length of a regular file; with prealloc also takes the space from `from` on. */
-static int extend(struct fl_file *file, uint64_t from, uint64_t len, struct fl_error *err)
+/* Sets the length of a regular file; with prealloc also takes the space. */
+static int extend(struct fl_file *file, uint64_t len, struct fl_error *err)
 {
     char size[FL_SIZE_TEXT_LEN];
     int rc = check_limit(file, len, err);
@@ -144,7 +144,7 @@ static int extend(struct fl_file *file, uint64_t from, uint64_t len, struct fl_e
     if (ftruncate(file->fd, (off_t)len) < 0)
         return fl_error_set(err, -errno, "file: cannot make \"%s\" %s long: %s", file->path,
                             fl_size_format(len, size), strerror(errno));
-    return take_space(file, from, len, err);
+    return take_space(file, len, err);
 }
 
 static int actual_len(const struct fl_file *file, uint64_t *len)
@@ -171,7 +171,7 @@ static int settle_len(struct fl_file *file, const struct fl_url *url, struct fl_
                             "file: size=%" PRIu64 " is not a whole number of blocks of %" PRIu32 " bytes",
                             url->size, block_len);
     if (file->created) {
-        rc = extend(file, 0, url->size, err);
+        rc = extend(file, url->size, err);
         if (rc)
             return rc;
     }
@@ -196,7 +196,7 @@ static int settle_len(struct fl_file *file, const struct fl_url *url, struct fl_
                             fl_size_format(len, size));
     rc = check_limit(file, len, err);
     if (!rc && !file->created && !file->is_block && !file->base.read_only)
-        rc = take_space(file, 0, len, err);
+        rc = take_space(file, len, err);
     if (!rc && file->created) { /* a flush makes no promise that the loss of the file's name could break */
         rc = fsync(file->fd) < 0 ? -errno : fl_file_sync_dir_of(file->path);
         if (rc)
@@ -426,7 +426,7 @@ static int resize_regular(struct fl_file *file, uint64_t actual, uint64_t len, s
     int rc = 0;
 
     if (len > actual) {
-        rc = extend(file, FL_MIN(old, actual), len, err);
+        rc = extend(file, len, err);
     } else if (len < old) {
         /* New I/O is refused before the space goes; the caller has let older I/O end. */
         fl_backend_set_len(&file->base, len);

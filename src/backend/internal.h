@@ -3,6 +3,7 @@
 #ifndef FL_BACKEND_INTERNAL_H
 #define FL_BACKEND_INTERNAL_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
