@@ -300,6 +300,14 @@ static void writes_in_the_capsule(void **state)
     assert_memory_equal(f->out + 76 + 8192, &crc, 4);
     assert_int_equal(feed(f, pdu, make_resp(f, pdu, cid, 0)), 0);
     assert_int_equal(f->nr_done[2], 1);
+
+    /* The next command of that slot has no data, so it has no data digest. */
+    cid = submit(f, 2, false, 0, 0);
+    take(f);
+    assert_int_equal(f->out_len, 72 + 4);
+    assert_int_equal(cmd->hdr.flags, FL_TCP_F_HDGST);
+    assert_int_equal(feed(f, pdu, make_resp(f, pdu, cid, 0)), 0);
+    assert_int_equal(f->nr_done[2], 2);
     destroy(f);
 }
 

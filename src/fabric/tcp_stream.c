@@ -485,8 +485,9 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
     uint32_t len, end = hlen + (hdgst ? FL_TCP_DIGEST_LEN : 0);
     uint8_t *p;
 
-    fl_tcp_hdr_set(&hdr->hdr, hdr->hdr.type, hdr->hdr.flags, (uint8_t)hlen, hdgst, ddgst, s->tx_pda,
-                   data_len);
+    /* A command's PDU is used again and again: its digest flags are those of the last time. */
+    fl_tcp_hdr_set(&hdr->hdr, hdr->hdr.type, hdr->hdr.flags & ~(FL_TCP_F_HDGST | FL_TCP_F_DDGST),
+                   (uint8_t)hlen, hdgst, ddgst, s->tx_pda, data_len);
     len = data_len ? hdr->hdr.pdo : end;
     p = alloc_own(s, len);
     memcpy(p, hdr, hlen);
