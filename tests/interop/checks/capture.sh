@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Captures in the lab's network, dissected by tshark. For scripts on the host side.
+capture_start() { # FILE DEVICE
+  rm -f "$1"
+  tcpdump -i "$2" -B 131072 -w "$1" tcp >"$1.log" 2>&1 & capture_pid=$!
+  until_true 5 grep -q 'listening on' "$1.log" || { cat "$1.log"; return 1; }
+}
+capture_stop() { sleep 0.3; kill -INT "$capture_pid"; wait "$capture_pid" || :; }
+# tshark 4.0 calls short reads of these two log pages malformed, whoever sent them
+KNOWN_MARKS='Get Log Page.*(Error Information|Commands? Supported and Effects|Command Effects)'
+dissect() { # FILE PORTS(as 4420,4421): prints what is wrong; nothing when all is well
+  local o=(-o nvme-tcp.check_hdgst:TRUE -o nvme-tcp.check_ddgst:TRUE) p
+  for p in ${2//,/ }; do o+=(-d "tcp.port==$p,nvme-tcp"); done
+  grep -E '^[1-9][0-9]* packets? dropped by kernel' "$1.log" || :
+  tshark -r "$1" "${o[@]}" -Y _ws.malformed 2>/dev/null | grep -vE "$KNOWN_MARKS" | head -20 || :
+  tshark -r "$1" "${o[@]}" -V 2>/dev/null | grep -E '^[[:space:]]*(PDU (Header|Data) Digest: 0x|\[(Header|Data) Digest Status|Pdu Type)' >"$1.pdus" || :
+  grep -E 'incorrect|Status: (Bad|Unverified)' "$1.pdus" | head -5 || :
+  grep -q 'CapsuleCommand' "$1.pdus" || echo "no command capsules in the capture"
+  return 0
+}
+digests_seen() { # FILE: number of good digests
+  grep -cE '\[correct\]|Status: Good' "$1.pdus" || :
+}
