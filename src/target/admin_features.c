@@ -94,11 +94,12 @@ static fl_nvme_status set_error_recovery(struct fl_tctrl *ctrl, struct fl_cmd *c
     return FL_NVME_SC_SUCCESS;
 }
 
-/* Flush and FUA are what makes data durable; the cache of a file's system cannot be turned off. */
+/* Off: each write is durable when it is answered, as if it had FUA. */
 static fl_nvme_status set_write_cache(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t value)
 {
-    return value & FL_NVME_FEAT_VOLATILE_WC_WCE ? FL_NVME_SC_SUCCESS
-                                                : FL_NVME_SC_FEATURE_NOT_CHANGEABLE | FL_NVME_DNR;
+    ctrl->feat[FL_NVME_FEAT_VOLATILE_WC] = value;
+    __atomic_store_n(&ctrl->write_through, !value, __ATOMIC_RELAXED);
+    return FL_NVME_SC_SUCCESS;
 }
 
 static fl_nvme_status set_events(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t value)
@@ -186,7 +187,7 @@ static const struct feature features[256] = {
     [FL_NVME_FEAT_POWER_MGMT] = {IO | SET, 0, 0xff, set_power},
     [FL_NVME_FEAT_TEMP_THRESH] = {IO | SET, 0xffff, 0x3fffff, set_temperature, get_temperature},
     [FL_NVME_FEAT_ERR_RECOVERY] = {IO | SET, 0, 0x1ffff, set_error_recovery},
-    [FL_NVME_FEAT_VOLATILE_WC] = {IO, 1, 1, set_write_cache},
+    [FL_NVME_FEAT_VOLATILE_WC] = {IO | SET, 1, 1, set_write_cache},
     [FL_NVME_FEAT_NUM_QUEUES] = {IO | SET, 0, 0xffffffff, set_queues},
     [FL_NVME_FEAT_WRITE_ATOMIC] = {IO | SET, 0, 1},
     [FL_NVME_FEAT_ASYNC_EVENT] = {IO | DISC | SET, 0, 0xffffffff, set_events},
@@ -211,6 +212,7 @@ void fl_features_reset(struct fl_tctrl *ctrl)
     memset(ctrl->resv_mask, 0, sizeof(ctrl->resv_mask));
     ctrl->queues_granted = ctrl->target->options.max_queues;
     ctrl->queues_asked = 0;
+    __atomic_store_n(&ctrl->write_through, false, __ATOMIC_RELAXED);
     ctrl->feat[FL_NVME_FEAT_NUM_QUEUES] = (ctrl->queues_granted - 1) | (ctrl->queues_granted - 1) << 16;
 }
 

@@ -113,6 +113,7 @@ static fl_nvme_status id_ns(struct request *r)
     id->msrc = FL_COPY_RANGES - 1;
     id->anagrpid = le32_of(ns->ana_group);
     id->nsattr = ns->be->read_only ? FL_NVME_NSATTR_WRITE_PROTECTED : 0;
+    memcpy(id->nguid, ns->uuid, sizeof(id->nguid)); /* some hosts know no other name */
     id->lbaf[0].lbads = (uint8_t)shift;
     return FL_NVME_SC_SUCCESS;
 }
@@ -149,6 +150,7 @@ static fl_nvme_status ns_desc_list(struct request *r)
     if (!ns)
         return FL_NVME_SC_INVALID_NS | FL_NVME_DNR;
     fl_nvme_ns_desc_add(r->page, FL_NVME_IDENTIFY_LEN, &pos, FL_NVME_NIDT_UUID, ns->uuid);
+    fl_nvme_ns_desc_add(r->page, FL_NVME_IDENTIFY_LEN, &pos, FL_NVME_NIDT_NGUID, ns->uuid);
     fl_nvme_ns_desc_add(r->page, FL_NVME_IDENTIFY_LEN, &pos, FL_NVME_NIDT_CSI, &csi);
     return FL_NVME_SC_SUCCESS;
 }

@@ -82,8 +82,11 @@ static fl_nvme_status firmware_log(struct fl_tctrl *ctrl, struct fl_log_page *pa
     return FL_NVME_SC_SUCCESS;
 }
 
-/* Ascending; forgotten when read from its start with RAE 0. There are as many identifiers as entries, so none
- * overflows. */
+/*
+ * Ascending. "Changed since the page was last read": forgotten when a read gets as far as the last entry,
+ * with RAE or without it (nvme-cli always sets it). There are as many identifiers as entries, so that none
+ * overflows.
+ */
 static fl_nvme_status changed_ns_log(struct fl_tctrl *ctrl, struct fl_log_page *page,
                                      const struct fl_nvme_sqe *sqe)
 {
@@ -94,7 +97,7 @@ static fl_nvme_status changed_ns_log(struct fl_tctrl *ctrl, struct fl_log_page *
         if (ctrl->changed_ns[nsid / 32] & 1u << nsid % 32)
             log.nsid[nr++] = le32_of(nsid);
     fl_log_add(page, &log, sizeof(log));
-    if (!(le32_get(sqe->cdw10) & FL_NVME_LOG_RAE))
+    if (page->off + page->len >= nr * sizeof(log.nsid[0]))
         memset(ctrl->changed_ns, 0, sizeof(ctrl->changed_ns));
     return FL_NVME_SC_SUCCESS;
 }

@@ -238,6 +238,7 @@ struct fl_tctrl {
     uint8_t hostid[16];
     char peer[FL_ADDR_TEXT_LEN];
     bool dying;
+    bool write_through; /* the host turned the write cache off; read by the queues' loops */
     struct fl_tqueue *admin;
     struct fl_tqueue **queues; /* [qid], 1..max_queues */
     uint32_t nr_io_queues;     /* that are in queues[], also those going away */
@@ -457,6 +458,7 @@ fl_nvme_status fl_io_range(struct fl_ns_view *view, struct fl_cmd *cmd,
                            uint32_t *len); /* tio->off, tio->len from SLBA and NLB */
 void fl_io_submit(struct fl_cmd *cmd, enum fl_bio_op op, uint32_t flags,
                   void (*done)(struct fl_bio *bio, int result));
+uint32_t fl_io_fua(const struct fl_cmd *cmd); /* FL_BIO_F_FUA when asked for, or the write cache is off */
 void fl_io_write_done(struct fl_ns_view *view, struct fl_tio *tio); /* leaves view->nr_writes */
 bool fl_io_check_access(const struct fl_ns_view *view, const struct fl_tqueue *q, enum fl_nvme_access access);
 fl_nvme_status fl_io_errno(struct fl_cmd *cmd, int result, enum fl_nvme_io_kind kind);

@@ -162,9 +162,11 @@ static void write_done(struct fl_bio *bio, int result)
     fl_tqueue_finish(cmd, fl_io_errno(cmd, result, FL_NVME_IO_WRITE));
 }
 
-static uint32_t fua(const struct fl_cmd *cmd)
+uint32_t fl_io_fua(const struct fl_cmd *cmd)
 {
-    return le32_get(cmd->sqe.cdw12) & FL_NVME_RW_FUA ? FL_BIO_F_FUA : 0;
+    const struct fl_tqueue *q = cmd->conn->user;
+
+    return le32_get(cmd->sqe.cdw12) & FL_NVME_RW_FUA || FL_PEEK(q->ctrl->write_through) ? FL_BIO_F_FUA : 0;
 }
 
 /* The data is in cmd->data. */
@@ -180,7 +182,7 @@ static void write_from_buffer(struct fl_cmd *cmd)
     view->nr_writes++;
     if (!view->sync)
         fl_tqueue_track(cmd, FL_TIO_BACKEND, NULL);
-    fl_io_submit(cmd, FL_BIO_WRITE, fua(cmd), write_done);
+    fl_io_submit(cmd, FL_BIO_WRITE, fl_io_fua(cmd), write_done);
 }
 
 void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)

@@ -45,9 +45,7 @@ static void zeroes_start(struct fl_cmd *cmd)
     if (fl_io_held(fl_tio_of(cmd)->view, cmd, zeroes_start))
         return;
     begin_write(cmd);
-    fl_io_submit(cmd, FL_BIO_ZERO,
-                 (cdw12 & FL_NVME_RW_FUA ? FL_BIO_F_FUA : 0) |
-                     (cdw12 & FL_NVME_RW_DEAC ? FL_BIO_F_MAY_TRIM : 0),
+    fl_io_submit(cmd, FL_BIO_ZERO, fl_io_fua(cmd) | (cdw12 & FL_NVME_RW_DEAC ? FL_BIO_F_MAY_TRIM : 0),
                  zeroes_done);
 }
 
@@ -242,14 +240,13 @@ static void copy_read(struct fl_bio *bio, int result)
 {
     struct fl_cmd *cmd = cmd_of_bio(bio);
     struct fl_tio *tio = fl_tio_of(cmd);
-    uint32_t flags = le32_get(cmd->sqe.cdw12) & FL_NVME_RW_FUA ? FL_BIO_F_FUA : 0;
 
     if (result) {
         copy_fail(cmd, fl_io_errno(cmd, result, FL_NVME_IO_READ));
         return;
     }
     tio->off = tio->u.walk.pos << tio->view->block_shift;
-    fl_io_submit(cmd, FL_BIO_WRITE, flags, copy_written);
+    fl_io_submit(cmd, FL_BIO_WRITE, fl_io_fua(cmd), copy_written);
 }
 
 static void copy_next(struct fl_cmd *cmd)

@@ -68,14 +68,13 @@ static void compared(struct fl_cmd *first, fl_nvme_status status)
 {
     struct fl_cmd *second = fl_tio_of(first)->pair;
     struct fl_tio *tio = fl_tio_of(second);
-    uint32_t flags = le32_get(second->sqe.cdw12) & FL_NVME_RW_FUA ? FL_BIO_F_FUA : 0;
 
     if (status) {
         pair_done(first, status, FL_NVME_SC_FUSED_FAIL);
         return;
     }
     tio->iov = (struct iovec){second->data, tio->len};
-    fl_io_submit(second, FL_BIO_WRITE, flags, written);
+    fl_io_submit(second, FL_BIO_WRITE, fl_io_fua(second), written);
 }
 
 static void start_pair(struct fl_cmd *first)
