@@ -88,9 +88,28 @@ static int read_header(const struct fl_disc_reader *in, uint64_t *genctr, uint64
     return 0;
 }
 
+struct list {
+    struct fl_discovered *entries;
+    uint32_t nr, cap;
+};
+
+/* Grows with what has come, not with what the peer promises. */
+static struct fl_discovered *add(struct list *list)
+{
+    if (list->nr == list->cap) {
+        uint32_t cap = list->cap ? list->cap * 2 : 16;
+        struct fl_discovered *entries = realloc(list->entries, cap * sizeof(*entries));
+
+        if (!entries)
+            return NULL;
+        list->entries = entries;
+        list->cap = cap;
+    }
+    return &list->entries[list->nr++];
+}
+
 /* Entries first..first+nr-1; an entry that makes no sense is left out. */
-static int read_entries(const struct fl_disc_reader *in, uint64_t first, uint32_t nr, struct fl_discovered *out, uint32_t *kept,
-                        struct fl_error *err)
+static int read_entries(const struct fl_disc_reader *in, uint64_t first, uint32_t nr, struct list *list, struct fl_error *err)
 {
     struct fl_disc_entry piece[PIECE_LEN / sizeof(struct fl_disc_entry)];
     int r = in->read(in->arg, piece, sizeof(struct fl_disc_header) + first * sizeof(piece[0]), nr * (uint32_t)sizeof(piece[0]), err);
@@ -99,51 +118,52 @@ static int read_entries(const struct fl_disc_reader *in, uint64_t first, uint32_
         return r;
     for (uint32_t i = 0; i < nr; i++) {
         struct fl_disc_record rec;
+        struct fl_discovered *entry;
 
-        if (fl_disc_entry_decode(&piece[i], &rec, NULL) == 0)
-            fl_disc_present(&rec, &out[(*kept)++]);
+        if (fl_disc_entry_decode(&piece[i], &rec, NULL) < 0)
+            continue;
+        entry = add(list);
+        if (!entry)
+            return fl_error_set(err, -ENOMEM, "out of memory");
+        fl_disc_present(&rec, entry);
     }
     return 0;
 }
 
 /* 0; 1: the log changed meanwhile. */
-static int read_once(const struct fl_disc_reader *in, struct fl_discovered **entries, uint32_t *nr, struct fl_error *err)
+static int read_once(const struct fl_disc_reader *in, struct list *list, struct fl_error *err)
 {
     uint64_t genctr, numrec, genctr_after, numrec_after;
-    struct fl_discovered *list;
-    uint32_t kept = 0, nr_per_piece = PIECE_LEN / sizeof(struct fl_disc_entry);
+    uint32_t nr_per_piece = PIECE_LEN / sizeof(struct fl_disc_entry);
     int r = read_header(in, &genctr, &numrec, err);
 
-    if (r < 0)
-        return r;
-    list = calloc(numrec ? (size_t)numrec : 1, sizeof(*list));
-    if (!list)
-        return fl_error_set(err, -ENOMEM, "out of memory");
-    for (uint64_t i = 0; i < numrec && r == 0; i += nr_per_piece)
-        r = read_entries(in, i, (uint32_t)FL_MIN(numrec - i, (uint64_t)nr_per_piece), list, &kept, err);
+    list->nr = 0;
+    for (uint64_t i = 0; r == 0 && i < numrec; i += nr_per_piece)
+        r = read_entries(in, i, (uint32_t)FL_MIN(numrec - i, (uint64_t)nr_per_piece), list, err);
     if (r == 0)
         r = read_header(in, &genctr_after, &numrec_after, err);
     if (r == 0 && (genctr != genctr_after || numrec != numrec_after))
         r = 1;
-    if (r != 0) {
-        free(list);
-        return r;
-    }
-    *entries = list;
-    *nr = kept;
-    return 0;
+    return r;
 }
 
 int fl_disc_read(const struct fl_disc_reader *in, struct fl_discovered **entries, uint32_t *nr, struct fl_error *err)
 {
-    for (int i = 0; i < FL_DISC_MAX_TRIES; i++) {
-        int r = read_once(in, entries, nr, err);
+    struct list list = {0};
+    int r = 1;
 
-        if (r <= 0)
-            return r;
+    for (int i = 0; i < FL_DISC_MAX_TRIES && r == 1; i++)
+        r = read_once(in, &list, err);
+    if (r == 1)
+        r = fl_error_set(err, -EAGAIN, "the discovery log changed each of the %d times that it was read: try again later",
+                         FL_DISC_MAX_TRIES);
+    if (r < 0) {
+        free(list.entries);
+        return r;
     }
-    return fl_error_set(err, -EAGAIN, "the discovery log changed each of the %d times that it was read: try again later",
-                        FL_DISC_MAX_TRIES);
+    *entries = list.entries;
+    *nr = list.nr;
+    return 0;
 }
 
 static int read_log(void *arg, void *buf, uint64_t off, uint32_t len, struct fl_error *err)

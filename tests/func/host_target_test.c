@@ -410,10 +410,12 @@ static void over_address(const char *addr)
     uint8_t block[4096];
     uint32_t nr;
     struct fl_device_info info;
+    char text[64];
 
     fl_device_info(dev, &info);
-    if (!strstr(info.url, addr))
-        fail_msg("%s has no %s in it", info.url, addr);
+    snprintf(text, sizeof(text), "//%.*s", (int)strcspn(addr, "%]"), addr); /* URLs write a scope's % as %25 */
+    if (!strstr(info.url, text))
+        fail_msg("%s has no %s in it", info.url, text);
     if (fl_read(q, block, 0, 4096, &err) < 0)
         fail_msg("%s", err.text);
     fl_queue_destroy(q);
