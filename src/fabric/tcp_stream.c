@@ -114,6 +114,7 @@ void fl_tcp_stream_abort(struct fl_tcp_stream *s)
     }
     s->seg_off = 0;
     s->tx_head = s->tx_tail = s->tx_used = 0;
+    s->tx_open = false;
 }
 
 void fl_tcp_stream_fini(struct fl_tcp_stream *s)
@@ -439,7 +440,18 @@ int fl_tcp_stream_resume(struct fl_tcp_stream *s)
 
 /* ---- transmit ---- */
 
-static uint8_t *alloc_own(struct fl_tcp_stream *s, uint32_t len)
+static struct fl_tcp_seg *add_seg(struct fl_tcp_stream *s)
+{
+    assert(s->nr_segs < s->seg_cap);
+    return &s->segs[(s->seg_head + s->nr_segs++) & (s->seg_cap - 1)];
+}
+
+static struct fl_tcp_seg *last_seg(struct fl_tcp_stream *s)
+{
+    return &s->segs[(s->seg_head + s->nr_segs - 1) & (s->seg_cap - 1)];
+}
+
+static uint8_t *start_own(struct fl_tcp_stream *s, uint32_t len)
 {
     uint8_t *p;
 
@@ -451,30 +463,29 @@ static uint8_t *alloc_own(struct fl_tcp_stream *s, uint32_t len)
     p = s->tx_buf + s->tx_tail;
     s->tx_tail += len;
     s->tx_used += len;
+    *add_seg(s) = (struct fl_tcp_seg){.ptr = p, .len = len, .own = true};
+    s->tx_open = true;
     return p;
 }
 
-static struct fl_tcp_seg *add_seg(struct fl_tcp_stream *s)
+/* Queues len bytes of tx_buf, to be filled in by the caller: as part of the last segment where that is
+ * theirs, too. */
+static uint8_t *queue_own(struct fl_tcp_stream *s, uint32_t len)
 {
-    assert(s->nr_segs < s->seg_cap);
-    return &s->segs[(s->seg_head + s->nr_segs++) & (s->seg_cap - 1)];
+    uint8_t *p = s->tx_buf + s->tx_tail;
+
+    if (!s->tx_open || s->tx_tail < s->tx_head || s->tx_cap - s->tx_tail < len)
+        return start_own(s, len);
+    last_seg(s)->len += len;
+    s->tx_tail += len;
+    s->tx_used += len;
+    return p;
 }
 
-static struct fl_tcp_seg *last_seg(struct fl_tcp_stream *s)
+static void queue_data(struct fl_tcp_stream *s, const struct fl_tcp_seg *seg)
 {
-    return s->nr_segs ? &s->segs[(s->seg_head + s->nr_segs - 1) & (s->seg_cap - 1)] : NULL;
-}
-
-/* Bytes of tx_buf, as part of the last segment where they follow it. */
-static void queue_own(struct fl_tcp_stream *s, const uint8_t *ptr, uint32_t len)
-{
-    struct fl_tcp_seg *last = last_seg(s);
-
-    if (last && last->own && !last->token && last->ptr + last->len == ptr) {
-        last->len += len;
-        return;
-    }
-    *add_seg(s) = (struct fl_tcp_seg){.ptr = ptr, .len = len, .own = true};
+    *add_seg(s) = *seg;
+    s->tx_open = false;
 }
 
 /* Puts the header, padded, into tx_buf and tells whether a data digest follows the data. */
@@ -489,8 +500,11 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
     fl_tcp_hdr_set(&hdr->hdr, hdr->hdr.type, hdr->hdr.flags & ~(FL_TCP_F_HDGST | FL_TCP_F_DDGST),
                    (uint8_t)hlen, hdgst, ddgst, s->tx_pda, data_len);
     len = data_len ? hdr->hdr.pdo : end;
-    p = alloc_own(s, len);
-    memcpy(p, hdr, hlen);
+    p = queue_own(s, len);
+    if (hlen == sizeof(hdr->resp))
+        memcpy(p, hdr, sizeof(hdr->resp)); /* most of them: three moves and no call */
+    else
+        memcpy(p, hdr, hlen);
     if (hdgst) {
         le32 crc = le32_of(fl_crc32c(0, p, hlen));
 
@@ -498,7 +512,6 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
     }
     if (len > end)
         memset(p + end, 0, len - end);
-    queue_own(s, p, len);
     s->nr_tx_pdus++;
     return ddgst;
 }
@@ -506,10 +519,8 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
 static void queue_digest(struct fl_tcp_stream *s, uint32_t crc)
 {
     le32 digest = le32_of(crc);
-    uint8_t *p = alloc_own(s, sizeof(digest));
 
-    memcpy(p, &digest, sizeof(digest));
-    queue_own(s, p, sizeof(digest));
+    memcpy(queue_own(s, sizeof(digest)), &digest, sizeof(digest));
 }
 
 void fl_tcp_stream_send(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_t hlen, const void *data,
@@ -517,10 +528,12 @@ void fl_tcp_stream_send(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_t
 {
     bool ddgst = queue_header(s, hdr, hlen, len);
 
-    if (!len)
+    if (len) {
+        queue_data(s, &(struct fl_tcp_seg){.ptr = data, .len = len, .token = token});
+    } else if (token) {
         last_seg(s)->token = token;
-    else
-        *add_seg(s) = (struct fl_tcp_seg){.ptr = data, .len = len, .token = token};
+        s->tx_open = false;
+    }
     if (ddgst)
         queue_digest(s, fl_crc32c(0, data, len));
 }
@@ -553,18 +566,15 @@ void fl_tcp_stream_send_iov(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint
         return;
     }
     ddgst = queue_header(s, hdr, hlen, len);
-    *add_seg(s) = (struct fl_tcp_seg){
-        .iov = iov, .nr_iov = nr, .skip = (uint32_t)skip, .len = len, .token = token};
+    queue_data(s, &(struct fl_tcp_seg){
+                      .iov = iov, .nr_iov = nr, .skip = (uint32_t)skip, .len = len, .token = token});
     if (ddgst)
         queue_digest(s, digest_of_iov(iov, skip, len));
 }
 
 void fl_tcp_stream_send_raw(struct fl_tcp_stream *s, const void *pdu, uint32_t len)
 {
-    uint8_t *p = alloc_own(s, len);
-
-    memcpy(p, pdu, len);
-    queue_own(s, p, len);
+    memcpy(queue_own(s, len), pdu, len);
     s->nr_tx_pdus++;
 }
 
@@ -634,7 +644,8 @@ void fl_tcp_stream_tx_done(struct fl_tcp_stream *s, size_t n)
             s->tx_used -= seg->len;
         }
         s->seg_head = (s->seg_head + 1) & (s->seg_cap - 1);
-        s->nr_segs--;
+        if (!--s->nr_segs)
+            s->tx_open = false;
         if (token)
             s->ops->sent(s, token); /* may queue more */
     }

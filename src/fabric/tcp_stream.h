@@ -105,6 +105,7 @@ struct fl_tcp_stream {
     struct fl_tcp_seg *segs;
     uint32_t seg_cap, seg_head, nr_segs; /* seg_cap is a power of two */
     uint32_t seg_off;                    /* bytes of the first segment that have left */
+    bool tx_open;                        /* the last segment is of tx_buf, ends at tx_tail and may grow */
 };
 
 /* nr_tx_pdus: how many PDUs may wait to be sent at a time (the owner never queues more). rx_cap: receive
