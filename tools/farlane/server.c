@@ -221,6 +221,38 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
     return 0;
 }
 
+struct state_of {
+    uint32_t id;
+    bool failed;
+    char reason[300];
+};
+
+static void note_state(void *arg, const struct fl_listener_info *info)
+{
+    struct state_of *state = arg;
+
+    if (info->id != state->id)
+        return;
+    state->failed = !strcmp(info->state, "failed");
+    snprintf(state->reason, sizeof(state->reason), "%s", info->reason ? info->reason : "");
+}
+
+/*
+ * An address that isn't there yet is waited for. A port that another program has is not: somebody would
+ * believe to serve, and hosts would talk to that program.
+ */
+static int refuse_failed(struct server *s, uint32_t id, struct fl_error *err)
+{
+    const struct fl_target_visitor visitor = {.listener = note_state};
+    struct state_of state = {.id = id};
+
+    fl_target_visit(s->target, &visitor, &state);
+    if (!state.failed)
+        return 0;
+    fl_target_unlisten(s->target, id, NULL);
+    return fl_error_set(err, -EADDRINUSE, "%s", state.reason);
+}
+
 int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
                         struct fl_error *err)
 {
@@ -239,6 +271,8 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
         return fl_error_set(err, -ENOMEM, "out of memory");
     s->listeners = grown;
     rc = fl_target_listen(s->target, &spec, id, err);
+    if (rc == 0)
+        rc = refuse_failed(s, *id, err);
     if (rc < 0)
         return rc;
     s->listeners[s->nr_listeners++] = (struct server_listener){.id = *id, .spec = spec};
