@@ -59,33 +59,27 @@ static void roll_back(struct server *s, const char *nqn)
 static bool add_subsystem(struct server *s, struct control_op *op, struct control_reply *reply)
 {
     const struct config_subsystem *cfg = op->body.subsystem;
+    char field[SERVER_FIELD_LEN];
     struct fl_error err = {0};
-    const char *field;
-    char where[64];
-    uint32_t index;
-    int rc;
+    int rc = server_add_subsystem(s, cfg, field, &err);
 
-    rc = server_add_subsystem(s, cfg, &field, &index, &err);
     if (rc == 0)
         return show(reply, 201, control_show_subsystems(s, cfg->nqn));
-    if (!strcmp(field, "nqn"))
-        return fail(reply, rc, field, &err);
-    roll_back(s, cfg->nqn);
-    snprintf(where, sizeof(where), "%s[%u]", field, index);
-    return fail(reply, rc, where, &err);
+    if (strcmp(field, "nqn"))
+        roll_back(s, cfg->nqn);
+    return fail(reply, rc, field, &err);
 }
 
 static bool add_namespace(struct server *s, struct fl_subsystem *ss, struct control_op *op,
                           struct control_reply *reply)
 {
+    char field[SERVER_FIELD_LEN];
     struct fl_error err = {0};
-    const char *field;
     uint32_t nsid = 0;
-    int rc;
+    int rc = server_add_namespace(ss, op->body.ns, &nsid, field, &err);
 
-    rc = server_add_namespace(ss, op->body.ns, &nsid, &field, &err);
     if (rc < 0)
-        return fail(reply, rc, rc == -EEXIST ? "nsid" : field, &err);
+        return fail(reply, rc, field, &err);
     return show(reply, 201,
                 json_pack("{s:s, s:I, s:s}", "subsystem", op->nqn, "nsid", (json_int_t)nsid, "spec",
                           op->body.ns->spec));

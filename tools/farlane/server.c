@@ -161,33 +161,39 @@ static int create_target(struct server *s, struct fl_error *err)
 
 /* ---- what is served ---- */
 
+static void set_field(char field[SERVER_FIELD_LEN], const char *name)
+{
+    snprintf(field, SERVER_FIELD_LEN, "%s", name);
+}
+
 int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid,
-                         const char **field, struct fl_error *err)
+                         char field[SERVER_FIELD_LEN], struct fl_error *err)
 {
     struct fl_namespace_options options = {.spec = cfg->spec};
     struct fl_uuid uuid;
+    int rc;
 
-    *field = "spec";
     if (cfg->nsid)
         options.nsid = *cfg->nsid;
     if (cfg->nsid && (*cfg->nsid == 0 || *cfg->nsid == UINT32_MAX)) {
-        *field = "nsid";
+        set_field(field, "nsid");
         return fl_error_set(err, -EINVAL, "nsid %u is not possible: allowed are 1 to 4294967294", *cfg->nsid);
     }
     if (cfg->ana_group)
         options.ana_group = *cfg->ana_group;
     if (cfg->uuid) {
-        *field = "uuid";
+        set_field(field, "uuid");
         if (fl_uuid_parse(cfg->uuid, &uuid, err) < 0)
             return -EINVAL;
         options.uuid = uuid.b;
-        *field = "spec";
     }
-    return fl_namespace_add(ss, &options, nsid, err);
+    rc = fl_namespace_add(ss, &options, nsid, err);
+    set_field(field, rc == -EEXIST && cfg->nsid ? "nsid" : "spec");
+    return rc;
 }
 
-int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field,
-                         uint32_t *index, struct fl_error *err)
+int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, char field[SERVER_FIELD_LEN],
+                         struct fl_error *err)
 {
     struct fl_subsystem_options options = {
         .nqn = cfg->nqn,
@@ -196,29 +202,22 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
         .allow_any_host = cfg->allow_any_host ? *cfg->allow_any_host : cfg->nr_hosts == 0,
     };
     struct fl_subsystem *ss;
-    uint32_t nsid;
+    uint32_t i, nsid;
     int rc;
 
-    *index = 0;
-    *field = "nqn";
+    set_field(field, "nqn");
     rc = fl_subsystem_add(s->target, &options, &ss, err);
-    if (rc < 0)
-        return rc;
-    for (*index = 0; *index < cfg->nr_hosts; (*index)++) {
-        *field = "hosts";
-        rc = fl_subsystem_host_add(ss, cfg->hosts[*index], err);
-        if (rc < 0)
-            return rc;
+    for (i = 0; rc == 0 && i < cfg->nr_hosts; i++) {
+        snprintf(field, SERVER_FIELD_LEN, "hosts[%u]", i);
+        rc = fl_subsystem_host_add(ss, cfg->hosts[i], err);
     }
-    for (*index = 0; *index < cfg->nr_namespaces; (*index)++) {
-        const char *part;
+    for (i = 0; rc == 0 && i < cfg->nr_namespaces; i++) {
+        char part[SERVER_FIELD_LEN];
 
-        *field = "namespaces";
-        rc = server_add_namespace(ss, &cfg->namespaces[*index], &nsid, &part, err);
-        if (rc < 0)
-            return rc;
+        rc = server_add_namespace(ss, &cfg->namespaces[i], &nsid, part, err);
+        snprintf(field, SERVER_FIELD_LEN, "namespaces[%u].%.20s", i, part);
     }
-    return 0;
+    return rc;
 }
 
 struct state_of {
@@ -297,16 +296,14 @@ int server_remove_listener(struct server *s, uint32_t id, struct fl_error *err)
 static int add_all(struct server *s, struct fl_error *err)
 {
     const struct config *c = s->config;
-    const char *field;
-    uint32_t i, j, id;
+    char field[SERVER_FIELD_LEN];
+    uint32_t i, id;
     int rc;
 
     for (i = 0; i < c->nr_subsystems; i++) {
-        rc = server_add_subsystem(s, &c->subsystems[i], &field, &j, err);
-        if (rc < 0 && !strcmp(field, "nqn"))
-            return config_error_at(&s->marks, rc, err, "subsystems[%u].nqn", i);
+        rc = server_add_subsystem(s, &c->subsystems[i], field, err);
         if (rc < 0)
-            return config_error_at(&s->marks, rc, err, "subsystems[%u].%s[%u]", i, field, j);
+            return config_error_at(&s->marks, rc, err, "subsystems[%u].%s", i, field);
     }
     for (i = 0; i < c->nr_listeners; i++) {
         rc = server_add_listener(s, &c->listeners[i], &id, err);

@@ -44,12 +44,14 @@ int server_drain(struct server *s, uint32_t deadline_ms);
 /* After server_drain: frees everything but config and marks. Nothing else may live on the loops any more. */
 void server_free(struct server *s);
 
-/* Changes of a running server, also used at the start. *field names what the error is about. Errors as in
- * target.h. */
-int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, const char **field,
-                         uint32_t *index, struct fl_error *err);
+#define SERVER_FIELD_LEN 64
+
+/* Changes of a running server, also used at the start. `field` gets what an error is about: "nqn",
+ * "namespaces[1].spec". Errors as in target.h. */
+int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, char field[SERVER_FIELD_LEN],
+                         struct fl_error *err);
 int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid,
-                         const char **field, struct fl_error *err);
+                         char field[SERVER_FIELD_LEN], struct fl_error *err);
 int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
                         struct fl_error *err);
 int server_remove_listener(struct server *s, uint32_t id, struct fl_error *err);

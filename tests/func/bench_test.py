@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench: its fields, its honesty, and what it checks."""
+import os
+import subprocess
+
+from farlane import *
+
+NQN = "nqn.2026-01.org.example:disk"
+FIELDS = ["url", "rw", "bs", "depth", "iops", "gb_per_s", "mean_us", "p50_us", "p99_us", "p999_us", "p9999_us", "host_cores",
+          "target_cores", "cores_per_miops"]
+SHORT = ["--seconds", "0.5", "--ramp", "0.1"]
+
+
+def bench(*args, **more):
+    return run_json("bench", "--json", *SHORT, *args, **more)
+
+
+def check(r):
+    for f in FIELDS:
+        assert f in r, f
+    assert r["iops"] > 0 and abs(r["gb_per_s"] - r["iops"] * r["bs"] / 1e9) < 1e-3 * r["gb_per_s"] + 1e-9, r
+    assert 0 < r["min_us"] <= r["p50_us"] <= r["p99_us"] <= r["p999_us"] <= r["p9999_us"] <= r["max_us"] * 1.01, r
+    assert r["mean_us"] <= r["max_us"] and 0 < r["host_cores"] and 0 <= r["host_busy"] <= 1, r
+    # Little's law: what is in flight is the depth; on a busy machine a job may be kept from its CPU.
+    in_flight = r["iops"] * r["mean_us"] / 1e6
+    assert in_flight < 1.1 * r["depth"] * r["jobs"], (in_flight, r)
+
+
+def test_fields_local_and_remote():
+    make_file("f", 8 << 20)
+    with Serve("--ns", "file:f", "--nqn", NQN) as s:
+        rs = bench("file:f", s.url, "--depth", "1,8", "--jobs", "1,2")
+        assert len(rs) == 8
+        assert [(r["depth"], r["jobs"]) for r in rs[:4]] == [(1, 1), (8, 1), (1, 2), (8, 2)]
+        for r in rs:
+            check(r)
+        for r in rs[:4]:
+            assert r["url"] == "file:f" and r["target_cores"] == 0 and r["target_pid"] is None
+        for r in rs[4:]:
+            assert r["url"] == s.url and r["target_pid"] == s.pid and r["target_cores"] > 0, r
+            assert abs(r["cores_per_miops"] - (r["host_cores"] + r["target_cores"]) / r["iops"] * 1e6) < 1e-3 * r["cores_per_miops"]
+        io = s.get("/v1/namespaces")["namespaces"][0]["io"]
+        assert io["reads"] > 0 and io["writes"] == 0, "a read benchmark wrote"
+
+
+def test_table():
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        said = run("bench", "ram:8M", s.url, *SHORT).stdout
+        assert "A = ram:8M" in said and f"B = {s.url}" in said and "B-A" in said and "CORES/MIOPS" in said, said
+        rows = [line for line in said.splitlines() if line.startswith("  A ") or line.startswith("  B ")]
+        assert len(rows) == 2 + 4 and "\033" not in said, said
+
+
+def test_kinds_of_io():
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        for rw, reads, writes in [("read", 1, 0), ("write", 0, 1), ("randwrite", 0, 1), ("randrw:70", 1, 1), ("rw:30", 1, 1)]:
+            r = bench(s.url, "--rw", rw, "--destroy-data", "--depth", 4, "--bs", "16k")[0]
+            check(r)
+            assert (r["reads"] > 0) == reads and (r["writes"] > 0) == writes, r
+            if rw == "randrw:70":
+                assert 0.6 < r["reads"] / (r["reads"] + r["writes"]) < 0.8, r
+        r = bench(s.url, "--bs", "2M", "--rw", "read", "--depth", 2)[0]  # larger than one command may be
+        check(r)
+
+
+def test_verify():
+    with Serve("--ns", "ram:8M,bs=4096", "--nqn", NQN) as s:
+        for more in (["--rw", "randrw:50"], ["--rw", "read", "--bs", "64k"], ["--rw", "randrw:50", "--jobs", 2, "--bs", "8k"]):
+            r = bench(s.url + "&ddgst=1", "--verify", "--destroy-data", "--depth", 8, *more)[0]
+            assert r["verified"] is True and r["iops"] > 0, r
+    refused("bench", "null:1G", "--verify", status=USAGE, says="keeps nothing")
+
+
+def test_verify_finds_wrong_data():
+    """A sector that changes behind its back."""
+    with open("f", "wb") as f:
+        f.truncate(1 << 20)
+    with Serve("--ns", "file:f", "--nqn", NQN) as s:
+        p = subprocess.Popen([EXE, "bench", s.url, "--verify", "--destroy-data", "--rw", "randread", "--depth", "4", "--seconds", "20"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until("reads", lambda: s.get("/v1/namespaces")["namespaces"][0]["io"]["reads"] > 50)
+        run("write", s.url, "--offset", 777, "-q", input="wrong")
+        out, err = p.communicate(timeout=PATIENCE)
+        assert p.returncode == DIFFERENT and "wrong data at offset 512" in err, (p.returncode, err)
+
+
+def test_limits():
+    with Serve("--ns", "ram:1M,bs=4096", "--nqn", NQN, "--max-depth", 16) as s:
+        refused("bench", s.url, "--depth", 1000, *SHORT, status=FAILED, says=["1000", "at most"])
+        refused("bench", s.url, "--bs", 512, *SHORT, status=FAILED, says=["512", "4096"])
+        refused("bench", s.url, "--bs", "2M", "--depth", 1, *SHORT, status=FAILED, says="no room")
+        refused("bench", s.url, "--jobs", 300, *SHORT, "--depth", 1, status=FAILED, says="300")
+    refused("bench", s.url, *SHORT, status=UNREACHABLE, says=s.ports[0])
+
+
+def test_a_target_that_dies():
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        p = subprocess.Popen([EXE, "bench", s.url, "--seconds", "60", "--depth", "8"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True)
+        wait_until("the load", lambda: s.get("/v1/namespaces")["namespaces"][0]["io"]["reads"] > 100)
+        p.terminate()
+        p.communicate(timeout=PATIENCE)
+        wait_until("the host to be gone", lambda: s.get("/v1/status")["connections"] == 0)
+
+
+main()
