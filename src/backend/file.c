@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -342,8 +343,10 @@ static void destroy(struct fl_file *file)
     fl_file_state_close(file);
     if (file->zeroes)
         munmap((void *)file->zeroes, FL_FILE_ZERO_LEN);
-    if (file->fd >= 0)
+    if (file->fd >= 0) {
+        flock(file->fd, LOCK_UN); /* at once: rings, which are taken down later, refer to it too */
         close(file->fd);
+    }
     pthread_mutex_destroy(&file->lock);
     free(file);
 }

@@ -84,6 +84,10 @@ int fl_file_uring_probe(void)
 
 static int open_ring(struct fl_file_chan *chan)
 {
+    /* The second is never used, but keeps the file locked until the ring is gone: of a process that is
+     * killed, writes may be under way a little longer than it lives, and must not meet those of its
+     * successor. */
+    const int fds[] = {chan->fd, chan->file->fd};
     struct uring *u = calloc(1, sizeof(*u));
     bool disabled;
     int rc;
@@ -95,7 +99,7 @@ static int open_ring(struct fl_file_chan *chan)
     if (rc)
         goto free_uring;
     u->enabled = !disabled;
-    rc = io_uring_register_files(&u->ring, &chan->fd, 1);
+    rc = io_uring_register_files(&u->ring, fds, FL_ARRAY_LEN(fds));
     if (rc)
         goto exit_ring;
     chan->engine = u;
