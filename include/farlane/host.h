@@ -34,8 +34,8 @@ struct fl_device_options {
     const uint8_t *hostid;          /* 16 bytes; NULL: belongs to the NQN */
     uint32_t kato_ms;               /* keep-alive time-out; default 15000 */
     uint32_t connect_timeout_ms;    /* default 5000 */
-    uint32_t fast_fail_ms;          /* I/O waiting for a lost target fails after it; default: never before loss_timeout */
-    uint32_t loss_timeout_ms;       /* give the target up after it; default 600000; UINT32_MAX: never */
+    uint32_t fast_fail_ms;          /* I/O waiting for a lost target fails after it, with -ENOLINK; default: never before loss_timeout */
+    uint32_t loss_timeout_ms;       /* give the target up after it: -ENODEV from then on; default 600000; UINT32_MAX: never */
     uint32_t reconnect_delay_ms;    /* between attempts; default 2000 */
     uint32_t io_timeout_ms;         /* an I/O without answer makes the queue reconnect; default 30000 */
     bool hdgst, ddgst;              /* as ?hdgst=1&ddgst=1 in the URL */
@@ -66,7 +66,8 @@ struct fl_device_info {
 FL_API int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
 FL_API void fl_device_close(struct fl_device *dev);
 FL_API void fl_device_info(struct fl_device *dev, struct fl_device_info *info);
-/* Called on the service thread when size, state or the set of namespaces changed. */
+/* Called on the service thread when size, state or the set of namespaces changed. It must not wait: no fl_device_open, _close, admin
+ * command or queue creation in it. */
 FL_API void fl_device_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg), void *arg);
 
 /* depth: commands in flight at most (an I/O larger than max_transfer_len takes several). Blocks while connecting. */
@@ -97,7 +98,7 @@ struct fl_io {
     uint64_t len;
     const struct iovec *iov;
     uint32_t nr_iov;
-    /* Runs inside fl_queue_poll (or fl_queue_destroy). result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase. */
+    /* Runs inside fl_queue_poll (or fl_queue_destroy); may submit, must not poll or destroy. result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase. */
     void (*done)(struct fl_io *io, int result);
     void *user;
     uint16_t nvme_status;
@@ -108,7 +109,8 @@ struct fl_io {
 FL_API int fl_submit(struct fl_queue *queue, struct fl_io *io);
 /* Sends what was submitted, runs completions: returns how many I/Os completed; negative errno when the queue is lost for good. Never sleeps. */
 FL_API int fl_queue_poll(struct fl_queue *queue);
-/* Sleeps until fl_queue_poll would find something, at most timeout_ms (-1: no limit). */
+/* Sends what was submitted and sleeps until fl_queue_poll would find something, at most timeout_ms (-1: no limit). 1: poll now (it may
+ * find nothing after all); 0: the time is over. */
 FL_API int fl_queue_wait(struct fl_queue *queue, int timeout_ms);
 /* A descriptor that is readable when fl_queue_poll would find something. Call fl_queue_poll until it returns 0 before sleeping on it. */
 FL_API int fl_queue_fd(struct fl_queue *queue);
