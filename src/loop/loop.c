@@ -367,7 +367,8 @@ int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns)
     }
     if (!work && !loop->idle_since) {
         loop->idle_since = loop->now;
-        loop->turns_to_epoll = 0;
+        if (loop->turns_to_epoll > EPOLL_EVERY_IDLE)
+            loop->turns_to_epoll = EPOLL_EVERY_IDLE;
     } else if (!work && max_wait_ns && may_sleep(loop)) {
         work = sleep_until_ready(loop, max_wait_ns);
         loop->turns_to_epoll = EPOLL_EVERY_IDLE;
