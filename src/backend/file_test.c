@@ -384,6 +384,154 @@ static void flushes_share_a_sync_begun_after_them(void **state)
     teardown(&bed);
 }
 
+/* ---- a power failure, by a model of the medium ---- */
+
+#define NR_CELLS 64
+
+/* What the cache of the medium holds, and what would be left without power. By block: the number of its last
+ * write. */
+static struct {
+    uint64_t cached[NR_CELLS], kept[NR_CELLS], at_sync[NR_CELLS];
+} medium;
+
+static void model_start(struct fl_file_chan *chan, struct fl_bio *bio)
+{
+    /* The least that fdatasync promises: what was complete when it began. */
+    if (fl_file_op(bio)->code == FL_FILE_SYNC)
+        memcpy(medium.at_sync, medium.cached, sizeof(medium.cached));
+    script_start(chan, bio);
+}
+
+static int model_complete(struct fl_bio *bio)
+{
+    struct fl_file_op *op = fl_file_op(bio);
+    uint64_t cell = bio->off / 512, seq;
+
+    if (op->code == FL_FILE_SYNC) {
+        for (int i = 0; i < NR_CELLS; i++)
+            medium.kept[i] = FL_MAX(medium.kept[i], medium.at_sync[i]);
+        return 0;
+    }
+    assert_int_equal(op->code, FL_FILE_WRITE);
+    memcpy(&seq, op->iov[0].iov_base, sizeof(seq));
+    medium.cached[cell] = seq;
+    if (op->dsync)
+        medium.kept[cell] = seq;
+    return (int)op->len;
+}
+
+/* Some of what is under way ends, in any order. */
+static int model_reap(struct fl_file_chan *chan)
+{
+    struct fl_list rest, *link;
+    int n = 0;
+
+    fl_list_init(&rest);
+    fl_list_splice(&rest, &script.queue);
+    while ((link = fl_list_pop(&rest))) {
+        struct fl_bio *bio = FL_LIST_ENTRY(link, struct fl_bio, link);
+
+        if (rand_r(&script.seed) % 3) {
+            fl_list_add_tail(&script.queue, link);
+            continue;
+        }
+        fl_file_complete(bio, model_complete(bio));
+        n++;
+    }
+    return n;
+}
+
+static const struct fl_file_engine model_engine = {
+    .name = "model",
+    .open = script_open,
+    .close = script_close,
+    .start = model_start,
+    .hand_over = script_hand_over,
+    .reap = model_reap,
+};
+
+/* A host that remembers what it was promised. */
+struct promise {
+    struct job job;
+    uint64_t cell, seq;
+    uint64_t covered[NR_CELLS];
+    bool used;
+};
+
+static void take_promise(struct promise *p, uint64_t *acked, uint64_t *durable)
+{
+    assert_int_equal(p->job.result, 0);
+    p->used = false;
+    if (p->job.bio.op == FL_BIO_FLUSH) {
+        for (int i = 0; i < NR_CELLS; i++)
+            durable[i] = FL_MAX(durable[i], p->covered[i]);
+        return;
+    }
+    acked[p->cell] = p->seq;
+    if (p->job.bio.flags & FL_BIO_F_FUA)
+        durable[p->cell] = p->seq;
+}
+
+static void power_fails(unsigned seed, unsigned turns)
+{
+    uint64_t issued[NR_CELLS] = {0}, acked[NR_CELLS] = {0}, durable[NR_CELLS] = {0};
+    bool busy[NR_CELLS] = {false};
+    struct promise *ps = calloc(12, sizeof(*ps));
+    struct bed bed;
+
+    memset(&medium, 0, sizeof(medium));
+    setup_scripted(&bed, "model,size=1M");
+    fl_chan_close(bed.chan);
+    fl_file_of(bed.backend)->engine = &model_engine;
+    assert_int_equal(fl_chan_open(bed.backend, NULL, &bed.chan), 0);
+    script.seed = seed;
+    for (unsigned t = 0; t < turns; t++) {
+        for (struct promise *p = ps; p < ps + 12; p++) {
+            uint8_t *buf = bed.buf + (p - ps) * 512;
+            bool flush = rand_r(&script.seed) % 6 == 0;
+
+            if (p->used && p->job.done) {
+                busy[p->cell] &= p->job.bio.op == FL_BIO_FLUSH;
+                take_promise(p, acked, durable);
+            }
+            p->cell = p->used ? p->cell : (uint64_t)rand_r(&script.seed) % NR_CELLS;
+            if (p->used || (!flush && busy[p->cell]))
+                continue;
+            p->used = true;
+            if (flush) {
+                memcpy(p->covered, acked, sizeof(acked));
+                start(&bed, &p->job, FL_BIO_FLUSH, 0, NULL, 0, 0);
+                continue;
+            }
+            busy[p->cell] = true;
+            p->seq = ++issued[p->cell];
+            memcpy(buf, &p->seq, sizeof(p->seq));
+            start(&bed, &p->job, FL_BIO_WRITE, rand_r(&script.seed) % 8 ? 0 : FL_BIO_F_FUA, buf,
+                  p->cell * 512, 512);
+        }
+        fl_chan_poll(bed.chan);
+    }
+    for (struct promise *p = ps; p < ps + 12; p++) /* promises that came in the last turn */
+        if (p->used && p->job.done)
+            take_promise(p, acked, durable);
+    for (int i = 0; i < NR_CELLS; i++)
+        if (medium.kept[i] < durable[i] || medium.kept[i] > issued[i])
+            fail_msg("seed %u: block %d has write %llu; durable %llu, issued %llu", seed, i,
+                     (unsigned long long)medium.kept[i], (unsigned long long)durable[i],
+                     (unsigned long long)issued[i]);
+    for (struct promise *p = ps; p < ps + 12; p++)
+        while (p->used && !p->job.done)
+            fl_chan_poll(bed.chan);
+    free(ps);
+    teardown(&bed);
+}
+
+static void power_failures_keep_promises(void **state)
+{
+    for (unsigned seed = 1; seed <= 200; seed++)
+        power_fails(seed, 20 + seed % 80);
+}
+
 /* ---- odd files ---- */
 
 static void refusals_say_what_to_do(void **state)
@@ -755,7 +903,8 @@ int main(void)
     rc = FL_UNIT_RUN(
         cmocka_unit_test(short_transfers_go_on), cmocka_unit_test(errors_keep_their_meaning),
         cmocka_unit_test(zeroes_without_fallocate), cmocka_unit_test(failed_write_back_is_not_forgotten),
-        cmocka_unit_test(flushes_share_a_sync_begun_after_them), cmocka_unit_test(refusals_say_what_to_do),
+        cmocka_unit_test(flushes_share_a_sync_begun_after_them),
+        cmocka_unit_test(power_failures_keep_promises), cmocka_unit_test(refusals_say_what_to_do),
         cmocka_unit_test(sizes), cmocka_unit_test(over_the_limit_of_the_process),
         cmocka_unit_test(full_medium), cmocka_unit_test(one_server_a_file),
         cmocka_unit_test(identity_is_stable), cmocka_unit_test(state_is_kept),
