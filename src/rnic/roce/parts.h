@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share. */
+#ifndef FL_RNIC_ROCE_PARTS_H
+#define FL_RNIC_ROCE_PARTS_H
+
+#include "rnic/roce/roce.h"
+
+/* Deliberate faults, built into the simulation only: it must notice each of them. */
+#ifdef FL_ROCE_FAULTS
+extern int fl_roce_fault;
+#define FAULT(n) (fl_roce_fault == (n))
+#else
+#define FAULT(n) 0
+#endif
+
+/* sge.c */
+/* Pieces of len bytes from offset on; how many, or negative errno. */
+int fl_roce_gather(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t nr, uint64_t offset,
+                   uint32_t len, struct iovec *iov);
+/* 0; -EMSGSIZE: beyond the end; what local() says. */
+int fl_roce_scatter(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t nr, uint64_t offset,
+                    const void *src, uint32_t len);
+uint64_t fl_roce_sge_len(const struct ibv_sge *sge, uint32_t nr);
+
+/* packet.c: headers in order, then the payload, then finish. */
+void fl_roce_tx_begin(struct fl_roce_tx *tx, uint8_t opcode, const struct fl_roce_qp *qp, uint32_t psn);
+static inline struct fl_bth *fl_roce_tx_bth(struct fl_roce_tx *tx)
+{
+    return (struct fl_bth *)tx->hdr;
+}
+/* Room for the extended headers, which the opcode table places */
+static inline void *fl_roce_tx_hdr(struct fl_roce_tx *tx, uint8_t at)
+{
+    return tx->hdr + at;
+}
+void fl_roce_tx_end(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t payload_len);
+
+/* requester.c */
+bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
+void fl_roce_requester_reset(struct fl_roce_qp *qp);
+static inline struct fl_roce_swqe *fl_roce_swqe_at(struct fl_roce_qp *qp, uint32_t i)
+{
+    return &qp->req.wqes[i & qp->req.mask];
+}
+static inline bool fl_roce_is_local(const struct fl_roce_swqe *wqe)
+{
+    return wqe->wr.opcode == IBV_WR_LOCAL_INV || wqe->wr.opcode == IBV_WR_BIND_MW;
+}
+static inline bool fl_roce_is_atomic(const struct fl_roce_swqe *wqe)
+{
+    return wqe->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+static inline bool fl_roce_is_rd(const struct fl_roce_swqe *wqe) /* has a response that brings data */
+{
+    return wqe->wr.opcode == IBV_WR_RDMA_READ || fl_roce_is_atomic(wqe);
+}
+
+/* completer.c */
+void fl_roce_response(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint64_t now);
+void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now);
+/* Completes the WQE at head. */
+void fl_roce_send_done(struct fl_roce_qp *qp, enum ibv_wc_status status);
+/* Completes what stands finished at head without a packet: local operations, and the fault found while
+ * sending. */
+void fl_roce_retire(struct fl_roce_qp *qp);
+
+/* responder.c */
+void fl_roce_request(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+void fl_roce_responder_reset(struct fl_roce_qp *qp);
+void fl_roce_recv_done(struct fl_roce_qp *qp, enum ibv_wc_status status, const struct fl_ib_packet *last);
+bool fl_roce_take_recv(struct fl_roce_qp *qp);
+/* Says so to the peer, and stops taking requests. */
+void fl_roce_refuse(struct fl_roce_qp *qp, enum fl_ib_nak nak, enum ibv_wc_status recv_status);
+
+/* inbound.c: what requests do */
+enum fl_roce_verdict {
+    FL_ROCE_OK,
+    FL_ROCE_NO_RECV,
+    FL_ROCE_BAD_REQUEST,
+    FL_ROCE_BAD_LENGTH, /* longer than the receive */
+    FL_ROCE_BAD_ACCESS,
+    FL_ROCE_BAD_LOCAL, /* our own receive's memory */
+};
+enum fl_roce_verdict fl_roce_inbound(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+
+/* rd.c: READ and atomic requests and their answers */
+enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+struct fl_roce_rd *fl_roce_rd_pending(struct fl_roce_qp *qp);
+
+/* respond.c */
+bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx);
+
+/* datagram.c */
+void fl_roce_datagram(struct fl_roce_qp *qp, const struct fl_ib_packet *packet,
+                      const struct fl_roce_meta *meta);
+
+/* qp.c */
+void fl_roce_qp_fail(struct fl_roce_qp *qp); /* to ERR: flushes all */
+
+#endif

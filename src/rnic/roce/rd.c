@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The receiving side: READ and atomic requests, the last max_dest_rd_atomic of which are kept. A READ asked
+ * for again is read again; an atomic asked for again is answered with what was found the first time
+ * (9.4.4, 9.4.5).
+ */
+#include "rnic/roce/parts.h"
+
+static struct fl_roce_rd *rd_at(struct fl_roce_qp *qp, uint32_t i)
+{
+    return &qp->resp.rd[(qp->resp.rd_head + i) % qp->attr.max_dest_rd_atomic];
+}
+
+/* Room for one more; NULL: the peer has more on their way than was agreed. */
+static struct fl_roce_rd *make_room(struct fl_roce_qp *qp)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    if (!qp->attr.max_dest_rd_atomic)
+        return NULL;
+    if (resp->nr_rd == qp->attr.max_dest_rd_atomic) {
+        /* The peer has the answers to the oldest, or it would not ask; a repeat that still waits is not
+         * needed. */
+        struct fl_roce_rd *oldest = rd_at(qp, 0);
+        if (oldest->pending && !oldest->replay)
+            return NULL;
+        resp->rd_head = (resp->rd_head + 1) % qp->attr.max_dest_rd_atomic;
+        resp->nr_rd--;
+    }
+    return rd_at(qp, resp->nr_rd);
+}
+
+static enum fl_roce_verdict new_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    const struct fl_reth *reth = fl_ib_reth(packet);
+    uint32_t len = be32_get(reth->dma_len);
+    void *ptr;
+    if (!(qp->attr.access & IBV_ACCESS_REMOTE_READ) || len > FL_ROCE_MSG_MAX)
+        return FL_ROCE_BAD_REQUEST;
+    struct fl_roce_rd *rd = make_room(qp);
+    if (!rd)
+        return FL_ROCE_BAD_REQUEST;
+    uint64_t va = be64_get(reth->va);
+    uint32_t rkey = be32_get(reth->rkey), nr = fl_ib_nr_packets(len, qp->mtu);
+    if (len && qp->ops->remote(qp, rkey, va, len, IBV_ACCESS_REMOTE_READ, &ptr))
+        return FL_ROCE_BAD_ACCESS;
+    *rd = (struct fl_roce_rd){
+        .kind = FL_ROCE_RD_READ,
+        .first_psn = packet->psn,
+        .nr_psn = nr,
+        .end = nr,
+        .va = va,
+        .len = len,
+        .rkey = rkey,
+    };
+    return FL_ROCE_OK;
+}
+
+/* Indivisible also for other threads and for the other queue pairs of this host. */
+static uint64_t execute(uint64_t *at, const struct fl_atomic_eth *eth, bool swap)
+{
+    uint64_t operand = be64_get(eth->swap_add), expected = be64_get(eth->compare);
+    if (!swap)
+        return __atomic_fetch_add(at, operand, __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange_n(at, &expected, operand, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected; /* what was there, equal or not */
+}
+
+static enum fl_roce_verdict new_atomic(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    const struct fl_atomic_eth *eth = fl_ib_atomic(packet);
+    uint64_t va = be64_get(eth->va);
+    void *ptr;
+    if (!(qp->attr.access & IBV_ACCESS_REMOTE_ATOMIC) || va % sizeof(uint64_t))
+        return FL_ROCE_BAD_REQUEST;
+    struct fl_roce_rd *rd = make_room(qp);
+    if (!rd)
+        return FL_ROCE_BAD_REQUEST;
+    if (qp->ops->remote(qp, be32_get(eth->rkey), va, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &ptr))
+        return FL_ROCE_BAD_ACCESS;
+    if ((uintptr_t)ptr % sizeof(uint64_t)) /* an iova that is aligned, of memory that is not */
+        return FL_ROCE_BAD_REQUEST;
+    *rd = (struct fl_roce_rd){
+        .kind = FL_ROCE_RD_ATOMIC,
+        .first_psn = packet->psn,
+        .nr_psn = 1,
+        .end = 1,
+        .original = execute(ptr, eth, packet->op->message == FL_IB_COMPARE_SWAP),
+    };
+    return FL_ROCE_OK;
+}
+
+enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    enum fl_roce_verdict v = packet->op->attr & FL_IB_READ ? new_read(qp, packet) : new_atomic(qp, packet);
+    if (v != FL_ROCE_OK)
+        return v;
+    struct fl_roce_rd *rd = rd_at(qp, resp->nr_rd++);
+    resp->msn = fl_psn_add(resp->msn, 1);
+    rd->msn = resp->msn;
+    rd->pending = true;
+    resp->epsn = fl_psn_add(packet->psn, rd->nr_psn);
+    return FL_ROCE_OK;
+}
+
+static struct fl_roce_rd *find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
+{
+    for (uint32_t i = 0; i < qp->resp.nr_rd; i++) {
+        struct fl_roce_rd *rd = rd_at(qp, i);
+        if (rd->kind == kind && fl_psn_add(psn, -rd->first_psn) < rd->nr_psn)
+            return rd;
+    }
+    return NULL;
+}
+
+static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    const struct fl_reth *reth = fl_ib_reth(packet);
+    struct fl_roce_rd *rd = find(qp, packet->psn, FL_ROCE_RD_READ);
+    if (!rd)
+        return; /* too old: whoever asks has had its answer */
+    uint32_t i = fl_psn_add(packet->psn, -rd->first_psn);
+    uint64_t skip = (uint64_t)i * qp->mtu, len = be32_get(reth->dma_len);
+    /* It may ask for less than the first time, but for nothing else (9.4.4). */
+    if (be32_get(reth->rkey) != rd->rkey || skip + len > rd->len)
+        return;
+    if (be64_get(reth->va) != rd->va + skip && !FAULT(9))
+        return;
+    uint32_t end = i + fl_ib_nr_packets((uint32_t)len, qp->mtu);
+    rd->va = be64_get(reth->va) - skip;
+    rd->replay = rd->replay || !rd->pending;
+    rd->next = rd->start = i;
+    rd->end = rd->pending && rd->end > end ? rd->end : end;
+    rd->pending = true;
+}
+
+void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    if (packet->op->attr & FL_IB_READ) {
+        read_again(qp, packet);
+        return;
+    }
+    struct fl_roce_rd *rd = find(qp, packet->psn, FL_ROCE_RD_ATOMIC);
+    if (!rd)
+        return;
+    void *ptr;
+    const struct fl_atomic_eth *eth = fl_ib_atomic(packet);
+    if (FAULT(2) &&
+        !qp->ops->remote(qp, be32_get(eth->rkey), be64_get(eth->va), 8, IBV_ACCESS_REMOTE_ATOMIC, &ptr))
+        rd->original = execute(ptr, eth, packet->op->message == FL_IB_COMPARE_SWAP);
+    rd->replay = rd->replay || !rd->pending;
+    rd->next = 0;
+    rd->pending = true;
+}
+
+struct fl_roce_rd *fl_roce_rd_pending(struct fl_roce_qp *qp)
+{
+    for (uint32_t i = 0; i < qp->resp.nr_rd; i++)
+        if (rd_at(qp, i)->pending)
+            return rd_at(qp, i);
+    return NULL;
+}

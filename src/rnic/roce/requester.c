@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sending side: from work requests to packets, in order, within the limits agreed (9.7.7 and 9.8.3.1). */
+#include <errno.h>
+#include <string.h>
+
+#include "rnic/roce/parts.h"
+
+void fl_roce_requester_reset(struct fl_roce_qp *qp)
+{
+    struct fl_roce_requester *req = &qp->req;
+    req->head = req->cur = req->tail = 0;
+    req->psn_una = req->psn_next = req->psn_max = qp->attr.sq_psn;
+    req->nr_rd = req->nr_unasked = 0;
+    req->retry_left = qp->attr.retry_cnt;
+    req->rnr_left = qp->attr.rnr_retry;
+    req->retrying = false;
+    req->timeout_at = req->rnr_at = FL_ROCE_NEVER;
+}
+
+/* May this kind of queue pair post that? */
+static bool opcode_ok(const struct fl_roce_qp *qp, enum ibv_wr_opcode opcode)
+{
+    switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+        return true;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return qp->cap.type != IBV_QPT_UD;
+    case IBV_WR_LOCAL_INV:
+        return qp->cap.type != IBV_QPT_UD;
+    case IBV_WR_BIND_MW:
+        return qp->cap.type != IBV_QPT_UD && qp->ops->bind;
+    case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_SEND_WITH_INV:
+        return qp->cap.type == IBV_QPT_RC;
+    default:
+        return false;
+    }
+}
+
+static bool brings_data(enum ibv_wr_opcode opcode)
+{
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+           opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+static int check_post(const struct fl_roce_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
+{
+    bool is_inline = wr->send_flags & IBV_SEND_INLINE;
+    if (!opcode_ok(qp, wr->opcode) || len > FL_ROCE_MSG_MAX)
+        return -EINVAL;
+    if (is_inline && (!brings_data(wr->opcode) || len > qp->cap.max_inline))
+        return -EINVAL;
+    if (qp->cap.type == IBV_QPT_UD && len > qp->mtu)
+        return -EINVAL;
+    if ((wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) && len != 8)
+        return -EINVAL;
+    return 0;
+}
+
+static void copy_data(struct fl_roce_swqe *wqe, const struct ibv_send_wr *wr)
+{
+    uint8_t *at = wqe->inline_data;
+    wqe->nr_sge = (uint32_t)wr->num_sge;
+    if (!wqe->is_inline) {
+        if (wr->num_sge)
+            memcpy(wqe->sge, wr->sg_list, sizeof(wqe->sge[0]) * wqe->nr_sge);
+        return;
+    }
+    for (int i = 0; i < wr->num_sge; i++) { /* the sum was checked, each piece is part of it */
+        memcpy(at, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+        at += wr->sg_list[i].length;
+    }
+}
+
+int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR)
+        return -EINVAL;
+    if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge)
+        return -EINVAL;
+    uint64_t len = fl_roce_is_local(&(struct fl_roce_swqe){.wr = *wr})
+                       ? 0
+                       : fl_roce_sge_len(wr->sg_list, (uint32_t)wr->num_sge);
+    int r = check_post(qp, wr, len);
+    if (r)
+        return r;
+    if (req->tail - req->head >= req->cap)
+        return -ENOMEM;
+    struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, req->tail++);
+    wqe->wr = *wr;
+    wqe->len = (uint32_t)len;
+    wqe->nr_done = wqe->first_psn = wqe->nr_psn = 0;
+    wqe->started = false;
+    wqe->is_inline = wr->send_flags & IBV_SEND_INLINE;
+    wqe->status = IBV_WC_SUCCESS;
+    copy_data(wqe, wr);
+    if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
+        fl_roce_send_done(qp, IBV_WC_WR_FLUSH_ERR);
+    return 0;
+}
+
+static bool run_local(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)
+{
+    wqe->first_psn = qp->req.psn_next;
+    int r = wqe->wr.opcode == IBV_WR_BIND_MW ? qp->ops->bind(qp, &wqe->wr)
+                                             : qp->ops->invalidate(qp, wqe->wr.invalidate_rkey, false);
+    if (r)
+        wqe->status = IBV_WC_MW_BIND_ERR;
+    wqe->started = true;
+    return !r;
+}
+
+/*
+ * The first time that a WQE's turn comes: its PSNs, and what must hold before its first packet. False: not
+ * now, or it has failed (status).
+ */
+static bool start(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if ((wqe->wr.send_flags & IBV_SEND_FENCE) && req->nr_rd)
+        return false; /* 10.8.3.3: earlier READs and atomics first */
+    if (fl_roce_is_local(wqe))
+        return run_local(qp, wqe);
+    bool rd = fl_roce_is_rd(wqe);
+    if (rd && req->nr_rd >= qp->attr.max_rd_atomic)
+        return false;
+    uint32_t nr = fl_roce_is_atomic(wqe) ? 1 : fl_ib_nr_packets(wqe->len, qp->mtu);
+    if ((uint32_t)fl_psn_diff(req->psn_next, req->psn_una) + nr >= 1u << 23)
+        return false; /* 9.7.2: else old and new cannot be told apart */
+    wqe->first_psn = req->psn_next;
+    wqe->nr_psn = nr;
+    wqe->started = true;
+    req->nr_rd += rd;
+    return true;
+}
+
+static uint8_t send_op(const struct fl_roce_swqe *wqe, bool first, bool last)
+{
+    bool write = wqe->wr.opcode == IBV_WR_RDMA_WRITE || wqe->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    if (!last)
+        return write   ? (first ? FL_IB_WRITE_FIRST : FL_IB_WRITE_MIDDLE)
+               : first ? FL_IB_SEND_FIRST
+                       : FL_IB_SEND_MIDDLE;
+    switch (wqe->wr.opcode) {
+    case IBV_WR_RDMA_WRITE:
+        return first ? FL_IB_WRITE_ONLY : FL_IB_WRITE_LAST;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return first ? FL_IB_WRITE_ONLY_IMM : FL_IB_WRITE_LAST_IMM;
+    case IBV_WR_SEND_WITH_IMM:
+        return first ? FL_IB_SEND_ONLY_IMM : FL_IB_SEND_LAST_IMM;
+    case IBV_WR_SEND_WITH_INV:
+        return first ? FL_IB_SEND_ONLY_INV : FL_IB_SEND_LAST_INV;
+    default:
+        return first ? FL_IB_SEND_ONLY : FL_IB_SEND_LAST;
+    }
+}
+
+static void put_reth(struct fl_roce_tx *tx, uint8_t at, const struct fl_roce_swqe *wqe, uint32_t skip)
+{
+    struct fl_reth *reth = fl_roce_tx_hdr(tx, at);
+    *reth = (struct fl_reth){be64_of(wqe->wr.wr.rdma.remote_addr + skip), be32_of(wqe->wr.wr.rdma.rkey),
+                             be32_of(wqe->len - skip)};
+}
+
+/* One packet of a SEND or WRITE. False: our own memory does not open. */
+static bool put_data(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint8_t service, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    uint32_t i = fl_psn_add(req->psn_next, -wqe->first_psn), offset = i * qp->mtu;
+    bool first = !i, last = i + 1 == wqe->nr_psn;
+    uint32_t len = last ? wqe->len - offset : qp->mtu;
+    uint8_t opcode = FL_IB_OPCODE(service, send_op(wqe, first, last));
+    const struct fl_ib_opcode *op = &fl_ib_opcodes[opcode];
+    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
+    struct fl_bth *bth = fl_roce_tx_bth(tx);
+    if (op->reth)
+        put_reth(tx, op->reth, wqe, 0);
+    if (op->immdt)
+        memcpy(fl_roce_tx_hdr(tx, op->immdt), &wqe->wr.imm_data, 4); /* in network byte order already */
+    if (op->ieth)
+        *(struct fl_ieth *)fl_roce_tx_hdr(tx, op->ieth) = (struct fl_ieth){be32_of(wqe->wr.invalidate_rkey)};
+    if (last && (wqe->wr.send_flags & IBV_SEND_SOLICITED) && (op->attr & FL_IB_SEND))
+        bth->flags |= FL_BTH_SOLICITED;
+    if (wqe->is_inline && len) {
+        tx->iov[tx->nr_iov++] = (struct iovec){wqe->inline_data + offset, len};
+    } else if (len) {
+        int nr = fl_roce_gather(qp, wqe->sge, wqe->nr_sge, offset, len, tx->iov + tx->nr_iov);
+        if (nr < 0)
+            return false;
+        tx->nr_iov += nr;
+    }
+    /* Each message asks for an acknowledgement, and a long one on its way, so that the window opens. */
+    uint32_t unacked = (uint32_t)fl_psn_diff(req->psn_next, req->psn_una) + 1;
+    if (service == FL_IB_RC &&
+        (last || ++req->nr_unasked >= qp->attr.window / 4 || unacked >= qp->attr.window)) {
+        bth->ack |= FL_BTH_ACKREQ;
+        req->nr_unasked = 0;
+    }
+    fl_roce_tx_end(qp, tx, len);
+    req->psn_next = fl_psn_add(req->psn_next, 1);
+    req->cur += last;
+    return true;
+}
+
+/* A READ request: all of it, or what has not come yet, as of psn_next. */
+static void put_read(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, FL_IB_READ_REQUEST);
+    uint32_t i = fl_psn_add(req->psn_next, -wqe->first_psn);
+    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
+    put_reth(tx, fl_ib_opcodes[opcode].reth, wqe, FAULT(9) ? 0 : i * qp->mtu);
+    fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
+    fl_roce_tx_end(qp, tx, 0);
+    req->psn_next = fl_psn_add(wqe->first_psn, wqe->nr_psn);
+    req->cur++;
+}
+
+static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    bool swap = wqe->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+    uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, swap ? FL_IB_COMPARE_SWAP : FL_IB_FETCH_ADD);
+    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
+    struct fl_atomic_eth *eth = fl_roce_tx_hdr(tx, fl_ib_opcodes[opcode].atomic);
+    *eth = (struct fl_atomic_eth){
+        be64_of(wqe->wr.wr.atomic.remote_addr),
+        be32_of(wqe->wr.wr.atomic.rkey),
+        be64_of(swap ? wqe->wr.wr.atomic.swap : wqe->wr.wr.atomic.compare_add),
+        be64_of(swap ? wqe->wr.wr.atomic.compare_add : 0),
+    };
+    fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
+    fl_roce_tx_end(qp, tx, 0);
+    req->psn_next = fl_psn_add(req->psn_next, 1);
+    req->cur++;
+}
+
+static bool put_datagram(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
+{
+    if (!put_data(qp, wqe, FL_IB_UD, tx))
+        return false;
+    /* 10.2.5: a Q_Key with its top bit set means that of the queue pair */
+    uint32_t qkey = wqe->wr.wr.ud.remote_qkey & 0x80000000u ? qp->attr.qkey : wqe->wr.wr.ud.remote_qkey;
+    struct fl_deth *deth = fl_roce_tx_hdr(tx, fl_ib_opcodes[fl_roce_tx_bth(tx)->opcode].deth);
+    *deth = (struct fl_deth){.qkey = be32_of(qkey), .src_qpn = be24_of(qp->cap.qpn)};
+    fl_roce_tx_bth(tx)->qpn = be24_of(wqe->wr.wr.ud.remote_qpn);
+    tx->ah = wqe->wr.wr.ud.ah;
+    return true;
+}
+
+/* The WQE whose turn it is, started; NULL: nothing may be sent now. */
+static struct fl_roce_swqe *next_wqe(struct fl_roce_qp *qp)
+{
+    struct fl_roce_requester *req = &qp->req;
+    while (req->cur != req->tail) {
+        struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, req->cur);
+        if (wqe->status != IBV_WC_SUCCESS)
+            break; /* fails when all before it are done */
+        if (!wqe->started && !start(qp, wqe))
+            break;
+        if (!fl_roce_is_local(wqe))
+            return wqe;
+        req->cur++;
+        fl_roce_retire(qp);
+    }
+    fl_roce_retire(qp);
+    return NULL;
+}
+
+/* What was sent without waiting for an answer is complete now that the port has taken it. */
+static void complete_unreliable(struct fl_roce_qp *qp)
+{
+    while (qp->cap.type != IBV_QPT_RC && qp->req.head != qp->req.cur && qp->state != IBV_QPS_ERR) {
+        struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, qp->req.head);
+        if (wqe->status != IBV_WC_SUCCESS)
+            break;
+        fl_roce_send_done(qp, IBV_WC_SUCCESS);
+    }
+    if (qp->cap.type != IBV_QPT_RC)
+        qp->req.psn_una = qp->req.psn_next;
+}
+
+bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    complete_unreliable(qp);
+    if (req->rnr_at != FL_ROCE_NEVER)
+        return false;
+    /* 10.3.1.5: in SQD the message that was begun goes on, and what was lost is sent again */
+    if (qp->state != IBV_QPS_RTS &&
+        (qp->state != IBV_QPS_SQD || req->cur == req->tail || !fl_roce_swqe_at(qp, req->cur)->started))
+        return false;
+    if ((uint32_t)fl_psn_diff(req->psn_next, req->psn_una) >= qp->attr.window)
+        return false;
+    struct fl_roce_swqe *wqe = next_wqe(qp);
+    if (!wqe)
+        return false;
+    bool again = fl_psn_diff(req->psn_max, req->psn_next) > 0;
+    if (wqe->wr.opcode == IBV_WR_RDMA_READ) {
+        put_read(qp, wqe, tx);
+    } else if (fl_roce_is_atomic(wqe)) {
+        put_atomic(qp, wqe, tx);
+    } else if (!(qp->cap.type == IBV_QPT_UD
+                     ? put_datagram(qp, wqe, tx)
+                     : put_data(qp, wqe, qp->cap.type == IBV_QPT_UC ? FL_IB_UC : FL_IB_RC, tx))) {
+        wqe->status = IBV_WC_LOC_PROT_ERR;
+        fl_roce_retire(qp);
+        return false;
+    }
+    qp->stats.nr_resent += again;
+    if (fl_psn_diff(req->psn_next, req->psn_max) > 0)
+        req->psn_max = req->psn_next;
+    if (qp->cap.type == IBV_QPT_RC && qp->timeout_ns && req->timeout_at == FL_ROCE_NEVER && !FAULT(4))
+        req->timeout_at = now + qp->timeout_ns;
+    return true;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The receiving side: answers. Those to READs and atomics come first, in PSN order, then the one ACK or NAK
+ * that stands for everything before it; so acknowledgements coalesce while packets come in faster than
+ * answers go out (9.7.5.1.2).
+ */
+#include "rnic/roce/parts.h"
+
+static void put_aeth(struct fl_roce_tx *tx, uint8_t at, uint8_t syndrome, uint32_t msn)
+{
+    *(struct fl_aeth *)fl_roce_tx_hdr(tx, at) = (struct fl_aeth){syndrome, be24_of(msn)};
+}
+
+static const uint8_t ack_syndrome = FL_AETH_ACK << 5 | FL_AETH_NO_CREDITS;
+
+static void put_ack(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t psn, uint8_t syndrome)
+{
+    uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, FL_IB_ACK);
+    fl_roce_tx_begin(tx, opcode, qp, psn);
+    put_aeth(tx, fl_ib_opcodes[opcode].aeth, syndrome, qp->resp.msn);
+    fl_roce_tx_end(qp, tx, 0);
+}
+
+static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd)
+{
+    uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, FL_IB_ATOMIC_ACK);
+    fl_roce_tx_begin(tx, opcode, qp, rd->first_psn);
+    put_aeth(tx, fl_ib_opcodes[opcode].aeth, ack_syndrome, rd->msn);
+    *(struct fl_atomic_ack_eth *)fl_roce_tx_hdr(
+        tx, fl_ib_opcodes[opcode].atomic_ack) = (struct fl_atomic_ack_eth){be64_of(rd->original)};
+    fl_roce_tx_end(qp, tx, 0);
+    rd->pending = false;
+}
+
+/* False: the memory does not open any more. */
+static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd)
+{
+    uint32_t i = rd->next, offset = i * qp->mtu;
+    bool first = i == rd->start, last = i + 1 == rd->end;
+    uint32_t len = i + 1 == rd->nr_psn ? (uint32_t)rd->len - offset : qp->mtu;
+    enum fl_ib_op op = last    ? (first ? FL_IB_READ_ONLY : FL_IB_READ_LAST)
+                       : first ? FL_IB_READ_FIRST
+                               : FL_IB_READ_MIDDLE;
+    uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, op);
+    void *ptr = NULL;
+    if (len && qp->ops->remote(qp, rd->rkey, rd->va + offset, len, IBV_ACCESS_REMOTE_READ, &ptr))
+        return false;
+    fl_roce_tx_begin(tx, opcode, qp, fl_psn_add(rd->first_psn, i));
+    if (fl_ib_opcodes[opcode].aeth)
+        put_aeth(tx, fl_ib_opcodes[opcode].aeth, ack_syndrome, rd->msn);
+    if (len)
+        tx->iov[tx->nr_iov++] = (struct iovec){ptr, len};
+    fl_roce_tx_end(qp, tx, len);
+    rd->next++;
+    rd->pending = rd->next != rd->end;
+    return true;
+}
+
+bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    struct fl_roce_rd *rd = fl_roce_rd_pending(qp);
+    if (rd) {
+        uint32_t psn = fl_psn_add(rd->first_psn, rd->next);
+        bool sent = true;
+        if (rd->kind == FL_ROCE_RD_ATOMIC)
+            put_atomic(qp, tx, rd);
+        else
+            sent = put_read(qp, tx, rd);
+        if (sent) {
+            if (resp->ack_pending && fl_psn_diff(psn, resp->ack_psn) >= 0) {
+                resp->ack_pending = false;
+                qp->stats.nr_coalesced++;
+            }
+            return true;
+        }
+        for (uint32_t i = 0; i < qp->attr.max_dest_rd_atomic; i++)
+            resp->rd[i].pending = false;
+        fl_roce_refuse(qp, FL_IB_NAK_ACCESS, IBV_WC_WR_FLUSH_ERR);
+        resp->nak_psn = psn;
+    }
+    if (resp->nak_pending) {
+        resp->nak_pending = resp->ack_pending = false;
+        put_ack(qp, tx, resp->nak_psn, resp->nak_syndrome);
+        if (fl_aeth_kind(resp->nak_syndrome) == FL_AETH_RNR)
+            qp->stats.nr_rnr_tx++;
+        else
+            qp->stats.nr_nak_tx[fl_aeth_value(resp->nak_syndrome)]++;
+        return true;
+    }
+    if (resp->ack_pending) {
+        resp->ack_pending = false;
+        put_ack(qp, tx, resp->ack_psn, ack_syndrome);
+        qp->stats.nr_acks++;
+        return true;
+    }
+    return false;
+}

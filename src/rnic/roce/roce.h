@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One RoCE v2 queue pair, requester and responder, without I/O: packets, posted work and the time go in;
+ * packets, completions and the next deadline come out. It opens no socket, reads no clock, and allocates only
+ * in fl_roce_qp_init(). A port (sockets, shared memory), the simulation and the fuzzers move the packets:
+ *
+ *   fl_roce_qp_post_send(qp, wr);
+ *   while (fl_roce_qp_tx(qp, now, &tx)) send(tx.iov, tx.nr_iov), the ICRC after it;
+ *   fl_roce_qp_rx(qp, &packet, &meta, now);         a packet whose ICRC and sender are right
+ *   if (now >= fl_roce_qp_deadline(qp)) fl_roce_qp_tick(qp, now);
+ *
+ * After each post, rx and tick there may be packets to send. One thread at a time. Times are nanoseconds of
+ * any clock that does not go back. References: IBA volume 1, chapter 9 (transport), 10.3 (queue pair states).
+ */
+#ifndef FL_RNIC_ROCE_H
+#define FL_RNIC_ROCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <infiniband/verbs.h>
+
+#include "wire/ib.h"
+
+#define FL_ROCE_SGE_MAX           32
+#define FL_ROCE_MSG_MAX           (1u << 30) /* so that a message at MTU 256 takes no more than 2^22 PSNs */
+#define FL_ROCE_GRH_LEN           40         /* what a UD receive begins with */
+#define FL_ROCE_RD_MAX            128        /* most READs and atomics that may be on their way */
+#define FL_ROCE_NEVER             UINT64_MAX
+#define FL_ROCE_RNR_RETRY_FOREVER 7
+
+struct fl_roce_qp;
+
+struct fl_roce_ops {
+    /*
+     * Where len bytes (not 0) at addr lie that a key opens for `access` (IBV_ACCESS_*; 0: local read) to this
+     * queue pair: the one check of keys, bounds and rights. 0 and *ptr, which need hold only until the next
+     * call on this queue pair; else negative errno.
+     */
+    int (*local)(struct fl_roce_qp *qp, uint32_t lkey, uint64_t addr, uint32_t len, int access, void **ptr);
+    int (*remote)(struct fl_roce_qp *qp, uint32_t rkey, uint64_t addr, uint32_t len, int access, void **ptr);
+    /* Local invalidate, and the key that a SEND with invalidate names. */
+    int (*invalidate)(struct fl_roce_qp *qp, uint32_t rkey, bool from_peer);
+    int (*bind)(struct fl_roce_qp *qp,
+                const struct ibv_send_wr *wr); /* memory window; NULL: there are none */
+    /* One request is done. solicited: wakes who waits for solicited completions only. Must not call back. */
+    void (*complete)(struct fl_roce_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
+    void (*event)(struct fl_roce_qp *qp,
+                  enum ibv_event_type event); /* NULL: nobody listens. Must not call back. */
+};
+
+/* A receive queue: of one queue pair, or shared. */
+struct fl_roce_rwqe {
+    uint64_t wr_id;
+    uint32_t nr_sge;
+    struct ibv_sge *sge;
+};
+
+struct fl_roce_rq {
+    bool shared;
+    uint32_t limit; /* a shared one: IBV_EVENT_SRQ_LIMIT_REACHED, once, when fewer are left; 0: never */
+    /* private */
+    struct fl_roce_rwqe *wqes;
+    uint32_t head, tail, mask, cap, max_sge;
+};
+
+int fl_roce_rq_init(struct fl_roce_rq *rq, uint32_t cap, uint32_t max_sge, bool shared);
+void fl_roce_rq_fini(struct fl_roce_rq *rq);
+/* 0, -ENOMEM: full, -EINVAL: too many SGEs. For a shared queue; others post through their queue pair. */
+int fl_roce_rq_post(struct fl_roce_rq *rq, const struct ibv_recv_wr *wr);
+
+static inline uint32_t fl_roce_rq_left(const struct fl_roce_rq *rq)
+{
+    return rq->tail - rq->head;
+}
+
+/* Fixed when a queue pair is made */
+struct fl_roce_cap {
+    enum ibv_qp_type type; /* IBV_QPT_RC, _UC or _UD */
+    uint32_t qpn;
+    uint32_t max_send_wr, max_recv_wr; /* max_recv_wr does not count with rq */
+    uint32_t max_send_sge, max_recv_sge;
+    uint32_t max_inline;
+    uint32_t max_dest_rd_atomic; /* room for as many */
+    bool sq_sig_all;
+    struct fl_roce_rq *rq; /* shared receive queue, or NULL */
+};
+
+/* Set on the way to RTR and RTS; the coded values are those of the verbs. */
+struct fl_roce_attr {
+    uint32_t dest_qpn, sq_psn, rq_psn;
+    uint32_t qkey;
+    uint16_t pkey;
+    int access;                 /* what the peer may do: IBV_ACCESS_REMOTE_* */
+    uint8_t mtu;                /* enum ibv_mtu */
+    uint8_t timeout;            /* fl_ib_ack_timeout_ns() */
+    uint8_t retry_cnt;          /* 0 to 7 */
+    uint8_t rnr_retry;          /* 7: for ever */
+    uint8_t min_rnr_timer;      /* what our RNR NAKs say: fl_ib_rnr_us() */
+    uint8_t max_rd_atomic;      /* that we have on their way */
+    uint8_t max_dest_rd_atomic; /* that the peer may have, at most that of the cap */
+    uint32_t window;            /* packets not yet acknowledged, 0: default */
+};
+
+/* What came with a packet */
+struct fl_roce_meta {
+    const uint8_t
+        *grh; /* UD: FL_ROCE_GRH_LEN bytes for the receive buffer; over IPv4 the header is their last 20 */
+};
+
+/* One packet to be sent: iov[0] is BTH and extended headers, then payload by reference, then pad. It holds
+ * until the next call on the queue pair; the ICRC is the port's. */
+struct fl_roce_tx {
+    uint8_t hdr[FL_IB_HDRS_MAX];
+    struct iovec iov[FL_ROCE_SGE_MAX + 2];
+    int nr_iov;
+    uint32_t len;      /* of all iov */
+    struct ibv_ah *ah; /* UD: where it goes; NULL: to the connected peer */
+};
+
+struct fl_roce_stats {
+    uint64_t nr_tx, nr_rx, tx_len, rx_len; /* packets and payload */
+    uint64_t nr_acks, nr_coalesced;        /* ACKs sent; ACKs that another one made unnecessary */
+    uint64_t nr_timeouts, nr_gone_back;    /* retransmissions begun: by the clock, because of what came */
+    uint64_t nr_resent;                    /* packets sent again */
+    uint64_t nr_nak_tx[5], nr_nak_rx[5];   /* enum fl_ib_nak */
+    uint64_t nr_rnr_tx, nr_rnr_rx;
+    uint64_t nr_duplicates;   /* requests seen before */
+    uint64_t nr_stale;        /* responses to nothing that waits */
+    uint64_t nr_out_of_order; /* requests after a gap */
+    uint64_t
+        nr_dropped; /* not for us: wrong service, P_Key, Q_Key or state; UC and UD: no receive, bad length */
+};
+
+/* private from here on */
+
+struct fl_roce_swqe {
+    struct ibv_send_wr wr; /* next and sg_list are not used */
+    struct ibv_sge *sge;
+    uint8_t *inline_data;
+    uint32_t nr_sge;
+    uint32_t len;
+    uint32_t first_psn, nr_psn; /* from its start on */
+    uint32_t nr_done;           /* READ: responses that came, in order */
+    bool started, is_inline;
+    uint8_t status; /* enum ibv_wc_status of a fault found here while sending */
+};
+
+struct fl_roce_requester {
+    struct fl_roce_swqe *wqes;
+    uint32_t head, cur,
+        tail; /* oldest not complete, next to be sent, next free: head <= cur <= tail, free running */
+    uint32_t mask, cap;
+    uint32_t psn_una;  /* oldest not acknowledged: in the WQE at head */
+    uint32_t psn_next; /* to be sent: in the WQE at cur */
+    uint32_t psn_max;  /* never sent yet */
+    uint32_t nr_rd;    /* READs and atomics on their way */
+    uint32_t nr_unasked;
+    uint8_t retry_left, rnr_left;
+    bool retrying; /* gone back, and nothing new acknowledged since */
+    uint64_t timeout_at, rnr_at;
+};
+
+enum fl_roce_rd_kind { FL_ROCE_RD_NONE, FL_ROCE_RD_READ, FL_ROCE_RD_ATOMIC };
+
+/* A READ or atomic request kept so that its response can be sent again (9.4.4, 9.7.4) */
+struct fl_roce_rd {
+    uint8_t kind;
+    bool pending; /* responses are still to be sent */
+    bool replay;  /* they were sent before */
+    uint32_t first_psn, nr_psn;
+    uint32_t next;  /* READ: index of the next response */
+    uint32_t start; /* index of the first response to this request: that one is called first or only */
+    uint32_t end;   /* one past the last response to this request */
+    uint64_t va, len;
+    uint32_t rkey, msn;
+    uint64_t original; /* atomic: what was there */
+};
+
+struct fl_roce_recv { /* the receive taken for the message that is coming in */
+    bool taken;
+    uint64_t wr_id;
+    uint32_t nr_sge;
+    uint64_t room;
+    struct ibv_sge sge[FL_ROCE_SGE_MAX];
+};
+
+struct fl_roce_responder {
+    uint32_t epsn, msn;
+    int prev;      /* opcode of the packet before, -1: none */
+    bool gap_told; /* an RNR or sequence NAK was sent for epsn */
+    bool failed;   /* a fatal NAK is on its way or sent */
+    bool broken;   /* UC: the rest of this message is thrown away */
+    /* message that is coming in */
+    struct fl_roce_recv recv;
+    uint64_t va;
+    uint32_t rkey, write_len, offset;
+    /* answers to be sent, after those of rd[] */
+    bool ack_pending, nak_pending;
+    uint8_t nak_syndrome;
+    uint32_t ack_psn, nak_psn;
+    struct fl_roce_rd *rd; /* ring of the last max_dest_rd_atomic requests */
+    uint32_t rd_head, nr_rd;
+};
+
+struct fl_roce_qp {
+    const struct fl_roce_ops *ops;
+    void *owner;
+    enum ibv_qp_state state;
+    struct fl_roce_cap cap;
+    struct fl_roce_attr attr;
+    struct fl_roce_stats stats;
+
+    /* private */
+    uint32_t mtu;
+    uint64_t timeout_ns;
+    struct fl_roce_rq *rq, own_rq;
+    struct fl_roce_requester req;
+    struct fl_roce_responder resp;
+    bool turn; /* whose packet is next, when both sides have one */
+};
+
+/* 0, -EINVAL: type or a number, -ENOMEM. In state RESET. */
+int fl_roce_qp_init(struct fl_roce_qp *qp, const struct fl_roce_ops *ops, const struct fl_roce_cap *cap,
+                    void *owner);
+void fl_roce_qp_fini(struct fl_roce_qp *qp); /* no completions any more */
+
+/*
+ * To another state. INIT, RTR and RTS follow RESET in this order; attr counts from then on as far as the
+ * verbs have each value set at that step. RESET: everything forgotten. ERR: everything that was posted
+ * completes with WR_FLUSH_ERR. -EINVAL: not a way that 10.3.1 knows, or a value of attr out of range; nothing
+ * is changed then. What the verbs allow on a caller's side is the caller's to check.
+ */
+int fl_roce_qp_modify(struct fl_roce_qp *qp, enum ibv_qp_state to, const struct fl_roce_attr *attr);
+
+/*
+ * One request each; its next is not looked at, its SGEs and inline data are copied. 0; -EINVAL: state,
+ * opcode, number of SGEs, or length; -ENOMEM: queue full. In ERR it is flushed at once.
+ */
+int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr);
+int fl_roce_qp_post_recv(struct fl_roce_qp *qp, const struct ibv_recv_wr *wr);
+
+/* The next packet to be sent; false: none for now. Call it until false: sends without acknowledgement
+ * complete at the call after theirs. */
+bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
+void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
+                   uint64_t now);
+uint64_t fl_roce_qp_deadline(const struct fl_roce_qp *qp); /* FL_ROCE_NEVER: none */
+void fl_roce_qp_tick(struct fl_roce_qp *qp, uint64_t now);
+
+#endif
