@@ -325,7 +325,7 @@ static int bench(struct bench_args *a)
     bench_clock_init();
     for (i = 0; i < a->nr_urls && rc == 0; i++) {
         rc = run_url(a, a->urls[i], &err);
-        if (rc < 0)
+        if (rc < 0 && !strstr(err.text, a->urls[i]))
             fl_error_wrap(&err, rc, "%s", a->urls[i]);
     }
     status = rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;

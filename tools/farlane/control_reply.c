@@ -12,15 +12,26 @@ static const struct {
     unsigned http;
     const char *name;
 } statuses[] = {
-    {EINVAL, 400, "EINVAL"},         {EPROTONOSUPPORT, 400, "EPROTONOSUPPORT"},
+    {EINVAL, 400, "EINVAL"},
+    {EPROTONOSUPPORT, 400, "EPROTONOSUPPORT"},
     {EAFNOSUPPORT, 400, "EAFNOSUPPORT"},
     {ENAMETOOLONG, 400, "ENAMETOOLONG"},
-    {EACCES, 403, "EACCES"},         {EPERM, 403, "EPERM"},
-    {ENOENT, 404, "ENOENT"},         {EOPNOTSUPP, 405, "EOPNOTSUPP"}, {EEXIST, 409, "EEXIST"},
-    {EADDRINUSE, 409, "EADDRINUSE"}, {EBUSY, 409, "EBUSY"},           {EADDRNOTAVAIL, 409, "EADDRNOTAVAIL"},
-    {EFBIG, 413, "EFBIG"},           {EMSGSIZE, 413, "EMSGSIZE"},     {ERANGE, 422, "ERANGE"},
-    {ENOSPC, 507, "ENOSPC"},         {ENOMEM, 507, "ENOMEM"},         {ETIMEDOUT, 504, "ETIMEDOUT"},
-    {EROFS, 403, "EROFS"},           {EISDIR, 400, "EISDIR"},
+    {EACCES, 403, "EACCES"},
+    {EPERM, 403, "EPERM"},
+    {ENOENT, 404, "ENOENT"},
+    {EOPNOTSUPP, 405, "EOPNOTSUPP"},
+    {EEXIST, 409, "EEXIST"},
+    {EADDRINUSE, 409, "EADDRINUSE"},
+    {EBUSY, 409, "EBUSY"},
+    {EADDRNOTAVAIL, 409, "EADDRNOTAVAIL"},
+    {EFBIG, 413, "EFBIG"},
+    {EMSGSIZE, 413, "EMSGSIZE"},
+    {ERANGE, 422, "ERANGE"},
+    {ENOSPC, 507, "ENOSPC"},
+    {ENOMEM, 507, "ENOMEM"},
+    {ETIMEDOUT, 504, "ETIMEDOUT"},
+    {EROFS, 403, "EROFS"},
+    {EISDIR, 400, "EISDIR"},
 };
 
 json_t *control_text(const char *text)
