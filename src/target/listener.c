@@ -3,7 +3,7 @@
  * Listeners, each of them a port of the NVM subsystems:
  *     waiting    its address is not on this machine yet (or its name unknown): tried again each second
  *     listening
- *     failed     another reason, which may pass (somebody else has the port): tried again every 5 seconds
+ *     failed     another reason, which may pass (somebody else has the port): tried again every 2 seconds
  *     closed     taken away; freed when its last connection has ended
  */
 #include <errno.h>
