@@ -74,6 +74,7 @@ struct fl_backend {
     char note[160];  /* which path the data take and why ("direct, io_uring"), for people; "": nothing to tell */
     /* Direct reads: where the bytes lie in memory, stable until close (resize keeps the address). NULL: no such thing. */
     const uint8_t *mem;
+    bool mem_writable; /* writes may be made there too, at any time: nothing but the bytes changes */
     bool mem_repeats; /* mem is one FL_POOL_MAX_LEN window that stands for every offset (null) */
 };
 

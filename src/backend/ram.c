@@ -111,6 +111,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
                 fl_size_format(url->size, size));
     pthread_mutex_init(&ram->resize_lock, NULL);
     ram->base.mem = ram->mem;
+    ram->base.mem_writable = true;
     ram->base.sync = true;
     ram->base.trims = true;
     ram->base.len = url->size;

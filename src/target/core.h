@@ -206,6 +206,7 @@ struct fl_ns_view {
     uint64_t nr_blocks;
     const uint8_t *mem; /* reads are answered from here */
     uint64_t mem_mask;  /* offset & mask lies in mem */
+    bool mem_writable;  /* large writes are received there */
     bool sync, read_only, removing;
     const struct fl_resv_view *resv; /* NULL: no reservation is held */
     /* Somebody has the namespace for itself (exclusive.c): writes wait. */

@@ -185,6 +185,33 @@ static void write_from_buffer(struct fl_cmd *cmd)
     fl_io_submit(cmd, FL_BIO_WRITE, fl_io_fua(cmd), write_done);
 }
 
+/*
+ * Large writes to memory are received where they belong, without a copy of ours. A host that reads a block
+ * which it is just writing may see a part of it; small writes, on which file systems rely, are copied whole.
+ * It counts as a write in work from the first byte on, so that whoever wants the namespace for itself
+ * (exclusive.c) waits for it.
+ */
+#define IN_PLACE_LEN 32768u
+
+static void written_in_place(struct fl_cmd *cmd)
+{
+    struct fl_tio *tio = fl_tio_of(cmd);
+
+    fl_io_write_done(tio->view, tio);
+    fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
+}
+
+static void write_in_place(struct fl_ns_view *view, struct fl_cmd *cmd, uint32_t len)
+{
+    struct fl_tio *tio = fl_tio_of(cmd);
+
+    cmd->data = (void *)(uintptr_t)(view->mem + tio->off);
+    tio->in_write = true;
+    view->nr_writes++;
+    FL_COUNT(view->io.zero_copy_len, len);
+    fl_tqueue_fetch(cmd, len, written_in_place);
+}
+
 void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)
 {
     uint32_t len;
@@ -198,6 +225,10 @@ void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cm
     FL_COUNT(q->io.write_len, len);
     FL_COUNT(view->io.nr_writes, 1);
     FL_COUNT(view->io.write_len, len);
+    if (view->mem_writable && len >= IN_PLACE_LEN && !cmd->capsule_data && !view->hold && !view->resv) {
+        write_in_place(view, cmd, len);
+        return;
+    }
     if (view->sync || cmd->capsule_data)
         FL_COUNT(view->io.copied_len, len);
     else /* received into the buffer that the back end writes from */

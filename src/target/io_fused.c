@@ -125,7 +125,8 @@ static void take_namespace(struct fl_cmd *second)
     struct fl_tio *tio = fl_tio_of(first);
     struct fl_target *target = tio->view->ns->ss->target;
 
-    if (target->nr_workers == 1 && tio->view->sync && tio->view->mem && !tio->view->hold) {
+    if (target->nr_workers == 1 && tio->view->sync && tio->view->mem && !tio->view->hold &&
+        !tio->view->nr_writes) {
         tio->excl.go = NULL;
         start_pair(first);
         return;

@@ -242,6 +242,7 @@ static void fill_view(struct fl_tns *ns, struct fl_worker *w, struct fl_ns_view 
     view->block_shift = (uint32_t)__builtin_ctz(be->block_len);
     view->nr_blocks = ns->len >> view->block_shift;
     view->mem = be->mem;
+    view->mem_writable = be->mem_writable && !be->read_only;
     view->mem_mask = be->mem_repeats ? 0 : UINT64_MAX;
     view->sync = be->sync;
     view->read_only = be->read_only;
