@@ -786,6 +786,7 @@ static void state_is_kept(void **state)
 static void state_survives_kills(void **state)
 {
     unsigned seed = 1;
+    bool seen = false; /* a slow machine may kill the first ones before they save */
 
     make_file("killed", LEN);
     for (int round = 0; round < 12; round++) {
@@ -809,8 +810,9 @@ static void state_survives_kills(void **state)
         waitpid(pid, &status, 0);
         must_open(&backend, "killed");
         n = backend->ops->state_load(backend, buf, sizeof(buf));
-        assert_true((n == -ENOENT && round == 0) || (n == 3000 && buf[0] == 'L' && buf[2999] == 'L') ||
+        assert_true((n == -ENOENT && !seen) || (n == 3000 && buf[0] == 'L' && buf[2999] == 'L') ||
                     (n == 10 && buf[0] == 's' && buf[9] == 's'));
+        seen |= n > 0;
         fl_backend_close(backend);
     }
 }
