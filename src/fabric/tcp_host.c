@@ -177,6 +177,16 @@ static int payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const v
     return 0;
 }
 
+/* All of a read's data and its end have come, as a guess had it. */
+void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_tcp_req *req, uint32_t plen)
+{
+    h->stream.rx_len += plen;
+    h->stream.nr_rx_pdus++;
+    req->data_done = req->data_len;
+    req->cqe = (struct fl_nvme_cqe){.cid = le16_of(req->cid)};
+    answered(h, req);
+}
+
 /* ---- to the controller ---- */
 
 /* A PDU with len bytes of req's data from off on. */
@@ -265,6 +275,13 @@ void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_tcp_req *req)
         return;
     }
     set_sgl(&req->pdu.sqe.sgl, FL_NVME_SGL_TRANSPORT, len);
+    if (req->to_host && len && h->guess.order) {
+        struct fl_tcp_guess *g = &h->guess;
+
+        g->order[g->tail++ & g->mask] = req->cid;
+        if (g->tail - g->head > g->mask)
+            g->head = g->tail - g->mask;
+    }
     fl_tcp_stream_send(&h->stream, (union fl_tcp_pdu *)&req->pdu, sizeof(req->pdu), NULL, 0, NULL);
 }
 
@@ -308,7 +325,7 @@ static int broken(struct fl_tcp_host *h)
 
 int fl_tcp_host_rx_done(struct fl_tcp_host *h, size_t n)
 {
-    int r = fl_tcp_stream_rx_done(&h->stream, n);
+    int r = h->guess.nr ? fl_tcp_guess_rx_done(h, n) : fl_tcp_stream_rx_done(&h->stream, n);
 
     return fl_likely(r == 0) ? 0 : broken(h);
 }
@@ -336,6 +353,12 @@ int fl_tcp_host_init(struct fl_tcp_host *h, const struct fl_tcp_host_ops *ops, c
         free(h->reqs);
         return r;
     }
+    r = options->guess ? fl_tcp_guess_init(h) : 0;
+    if (r < 0) {
+        fl_tcp_stream_fini(&h->stream);
+        free(h->reqs);
+        return r;
+    }
     h->stream.limits.max_plen = FL_TCP_PDA_MAX + 2 * FL_TCP_DIGEST_LEN + options->max_data_len;
     h->stream.limits.pda = FL_TCP_PDA_MIN;
     return 0;
@@ -349,6 +372,7 @@ void fl_tcp_host_fini(struct fl_tcp_host *h)
         if (h->reqs[i])
             h->reqs[i]->state = FL_TCP_REQ_IDLE; /* so that sent() finishes none */
     fl_tcp_stream_fini(&h->stream);
+    fl_tcp_guess_fini(h);
     for (uint32_t i = 0; i < h->nr_reqs; i++) {
         if (!h->reqs[i])
             continue;

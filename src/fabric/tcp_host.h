@@ -65,11 +65,28 @@ struct fl_tcp_host_ops {
     void (*done)(struct fl_tcp_host *host, struct fl_tcp_req *req);
 };
 
+#define FL_TCP_HOST_MAX_GUESS 32
+
+/* What the next bytes are expected to be; see tcp_host_guess.c. */
+struct fl_tcp_guess {
+    uint16_t *order; /* ring of the identifiers of reads, as they were sent; NULL: no guessing */
+    uint32_t mask, head, tail;
+    uint32_t max;            /* how many to expect at a time: learned */
+    uint32_t rest, rest_len; /* reads to go without, and how many the next time */
+    uint32_t nr, direct;     /* of the last fl_tcp_host_rx_iov: entries, and bytes before them that are no guess */
+    uint8_t *buf;
+    struct fl_tcp_expected {
+        struct fl_tcp_req *req;
+        struct fl_tcp_data came;
+    } expected[FL_TCP_HOST_MAX_GUESS];
+};
+
 struct fl_tcp_host_options {
     bool hdgst, ddgst;     /* digests asked for */
     uint32_t nr_reqs;      /* slots, at most FL_TCP_HOST_MAX_REQS */
     uint32_t max_data_len; /* largest data of one command */
     uint32_t rx_cap;       /* receive buffer; 0: default */
+    bool guess;            /* for queues with many small reads */
 };
 
 struct fl_tcp_host {
@@ -88,6 +105,7 @@ struct fl_tcp_host {
     bool ready;
     uint16_t term_fes; /* C2HTermReq has come with this status */
     struct fl_error err; /* why the stream is broken */
+    struct fl_tcp_guess guess;
 };
 
 int fl_tcp_host_init(struct fl_tcp_host *host, const struct fl_tcp_host_ops *ops, const struct fl_tcp_host_options *options);
@@ -101,9 +119,17 @@ void fl_tcp_host_start(struct fl_tcp_host *host);
 void fl_tcp_host_bind(struct fl_tcp_host *host, struct fl_tcp_req *req, uint32_t slot);
 void fl_tcp_host_submit(struct fl_tcp_host *host, struct fl_tcp_req *req);
 
-/* n bytes were received where fl_tcp_stream_rx_iov said. 0; -EPROTO: host->err tells why, and unless the controller ended
+/* Where to receive to, in place of fl_tcp_stream_rx_iov. */
+int fl_tcp_host_rx_iov(struct fl_tcp_host *host, struct iovec *iov, int max);
+/* n bytes were received there. 0; -EPROTO: host->err tells why, and unless the controller ended
  * the connection itself, a termination request is queued: send what you can, then close. */
 int fl_tcp_host_rx_done(struct fl_tcp_host *host, size_t n);
+
+/* ---- between tcp_host.c and tcp_host_guess.c ---- */
+int fl_tcp_guess_init(struct fl_tcp_host *host);
+void fl_tcp_guess_fini(struct fl_tcp_host *host);
+int fl_tcp_guess_rx_done(struct fl_tcp_host *host, size_t n);
+void fl_tcp_host_read_ended(struct fl_tcp_host *host, struct fl_tcp_req *req, uint32_t plen);
 
 /* Answers R2Ts as far as the stream has room. Call before sending. */
 void fl_tcp_host_pump_slow(struct fl_tcp_host *host);

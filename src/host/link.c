@@ -63,11 +63,10 @@ static int engine_broke(struct fl_link *l)
 
 static int receive(struct fl_link *l)
 {
-    struct fl_tcp_stream *s = &l->host.stream;
     struct iovec iov[FL_TCP_STREAM_IOV_MAX];
 
     for (int round = 0; round < MAX_RX_ROUNDS; round++) {
-        int nr = fl_tcp_stream_rx_iov(s, iov, FL_TCP_STREAM_IOV_MAX);
+        int nr = fl_tcp_host_rx_iov(&l->host, iov, FL_TCP_STREAM_IOV_MAX);
         ssize_t n = nr == 1 ? recv(l->fd, iov[0].iov_base, iov[0].iov_len, 0) : readv(l->fd, iov, nr);
 
         if (fl_unlikely(n <= 0)) {
@@ -182,7 +181,8 @@ int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const stru
 {
     const struct fl_tcp_host_options host = {
         .hdgst = o->hdgst, .ddgst = o->ddgst, .nr_reqs = o->nr_reqs + 1, .max_data_len = FL_MAX(o->max_data_len, 4096u),
-        .rx_cap = o->rx_cap};
+        .rx_cap = o->rx_cap,
+        .guess = o->qid != 0};
     int r;
 
     *l = (struct fl_link){.fd = -1, .owner_ops = ops, .timeout_ms = o->timeout_ms, .capsule_len = o->capsule_len};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bytes from a target to the host's engine, with commands of all directions in flight. First byte: bits 0 and 1 digests, 2 the
- * input has its own ICResp, 3 many small pieces of memory, 7:4 the size of the reads. Whatever comes: each command ends once,
+ * input has its own ICResp, 3 many pieces of memory, 4 clear: small commands; 7:4 how much is
+ * read at a time. Whatever comes: each command ends once,
  * nothing outside its buffer is written, and a broken stream stays broken.
  */
 #include "fuzz.h"
@@ -22,7 +23,7 @@ struct fix {
     struct fl_tcp_req req[NR_REQS];
     struct iovec iov[NR_REQS][8];
     uint8_t *buf[NR_REQS]; /* of exactly LEN bytes, so that ASan sees the end */
-    bool out[NR_REQS], many;
+    bool out[NR_REQS], many, small;
     uint32_t nr_submitted;
 };
 
@@ -38,7 +39,7 @@ static void submit(struct fix *f, uint32_t slot)
         f->iov[slot][i] = (struct iovec){f->buf[slot] + i * each, i == nr - 1 ? LEN - i * each : each};
     req->iov = f->iov[slot];
     req->nr_iov = nr;
-    req->data_len = slot == 3 ? 4096 : LEN; /* one goes with its data in the capsule */
+    req->data_len = slot == 3 || f->small ? 4096 : LEN; /* one goes with its data in the capsule */
     req->to_host = slot < 2;
     fl_tcp_host_submit(&f->h, req);
 }
@@ -83,7 +84,7 @@ static bool feed(struct fix *f, const uint8_t *p, size_t len, size_t chunk)
 {
     while (len) {
         struct iovec iov[FL_TCP_STREAM_IOV_MAX];
-        int nr = fl_tcp_stream_rx_iov(&f->h.stream, iov, FL_TCP_STREAM_IOV_MAX);
+        int nr = fl_tcp_host_rx_iov(&f->h, iov, FL_TCP_STREAM_IOV_MAX);
         size_t want = FL_MIN(len, chunk), n = 0;
 
         assert(nr > 0);
@@ -97,7 +98,7 @@ static bool feed(struct fix *f, const uint8_t *p, size_t len, size_t chunk)
         len -= n;
         if (fl_tcp_host_rx_done(&f->h, n) < 0) {
             assert(f->h.err.code == -EPROTO && f->h.err.text[0]);
-            assert(fl_tcp_stream_rx_iov(&f->h.stream, iov, FL_TCP_STREAM_IOV_MAX) == 0);
+            assert(fl_tcp_host_rx_iov(&f->h, iov, FL_TCP_STREAM_IOV_MAX) == 0);
             return false;
         }
         drain(f);
@@ -109,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fix f = {0};
     struct fl_tcp_ic ic = {.pda = 4, .maxh2cdata = 4096};
-    struct fl_tcp_host_options o = {.nr_reqs = NR_REQS, .max_data_len = LEN, .rx_cap = 16384};
+    struct fl_tcp_host_options o = {.nr_reqs = NR_REQS, .max_data_len = LEN, .rx_cap = 16384, .guess = true};
     static const uint16_t chunks[16] = {65535, 1, 3, 7, 8, 24, 28, 100, 512, 1000, 4096, 4120, 5000, 8192, 16384, 30000};
     union fl_tcp_pdu pdu;
     bool ok = true;
@@ -119,6 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     o.hdgst = ic.hdgst = data[0] & 1;
     o.ddgst = ic.ddgst = data[0] & 2;
     f.many = data[0] & 8;
+    f.small = !(data[0] >> 4 & 1);
     assert(fl_tcp_host_init(&f.h, &ops, &o) == 0);
     for (uint32_t i = 0; i < NR_REQS; i++) {
         f.buf[i] = malloc(LEN);
