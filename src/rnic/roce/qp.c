@@ -162,6 +162,8 @@ int fl_roce_qp_modify(struct fl_roce_qp *qp, enum ibv_qp_state to, const struct 
         r = enter_rts(qp, attr);
     if (r)
         return r;
+    if (to == IBV_QPS_SQD)
+        qp->req.drained = false;
     if (to == IBV_QPS_ERR) {
         qp->resp.failed = false; /* nothing more is said, unlike after a NAK of our own */
         fl_roce_qp_fail(qp);

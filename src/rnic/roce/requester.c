@@ -56,6 +56,8 @@ static int check_post(const struct fl_roce_qp *qp, const struct ibv_send_wr *wr,
         return -EINVAL;
     if (qp->cap.type == IBV_QPT_UD && len > qp->mtu)
         return -EINVAL;
+    if (fl_roce_is_rd(&(struct fl_roce_swqe){.wr = *wr}) && !qp->attr.max_rd_atomic)
+        return -EINVAL; /* its turn would never come */
     if ((wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) && len != 8)
         return -EINVAL;
     return 0;
@@ -285,10 +287,23 @@ static void complete_unreliable(struct fl_roce_qp *qp)
         qp->req.psn_una = qp->req.psn_next;
 }
 
+/* 10.3.1.5: the program waits for this before it changes something. */
+static void tell_drained(struct fl_roce_qp *qp)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if (qp->state != IBV_QPS_SQD || req->drained || req->head != req->cur ||
+        (req->cur != req->tail && fl_roce_swqe_at(qp, req->cur)->started))
+        return;
+    req->drained = true;
+    if (qp->ops->event)
+        qp->ops->event(qp, IBV_EVENT_SQ_DRAINED);
+}
+
 bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
 {
     struct fl_roce_requester *req = &qp->req;
     complete_unreliable(qp);
+    tell_drained(qp);
     if (req->rnr_at != FL_ROCE_NEVER)
         return false;
     /* 10.3.1.5: in SQD the message that was begun goes on, and what was lost is sent again */

@@ -160,6 +160,7 @@ struct fl_roce_requester {
     uint32_t nr_unasked;
     uint8_t retry_left, rnr_left;
     bool retrying; /* gone back, and nothing new acknowledged since */
+    bool drained;  /* SQD: it was said */
     uint64_t timeout_at, rnr_at;
 };
 
