@@ -20,11 +20,16 @@
 #define NR_SQ   256
 #define NR_CQ   1024 /* in flight at most */
 #define NR_REAP 64
+/* A disk that answers within this is worth waiting for awake: to sleep and wake up costs as much as its
+ * answer. */
+#define AWAKE_NS (150 * FL_NS_PER_US)
 
 struct uring {
     struct io_uring ring;
     bool enabled; /* by the thread that submits: the ring belongs to it */
     uint32_t nr_gathered, nr_inflight;
+    uint64_t busy_since;    /* when the ring last became busy; 0: that latency is measured */
+    uint64_t latency_ns;    /* moving average of the first answer */
     struct fl_list waiting; /* bios for which there was no room */
     struct fl_log_rate rate;
 };
@@ -174,6 +179,27 @@ static int start_watching(struct fl_file_chan *chan)
     return fl_watch_add(chan->base.loop, &chan->watch, EPOLLIN);
 }
 
+/* On a loop: it stays awake for a disk that has been fast so far. */
+static void expect_answer(struct fl_file_chan *chan, struct uring *u)
+{
+    uint64_t now = fl_loop_now(chan->base.loop);
+
+    if (!u->nr_inflight)
+        u->busy_since = now;
+    if (u->latency_ns < AWAKE_NS)
+        fl_loop_stay_awake(chan->base.loop, now + FL_MAX(2 * u->latency_ns, AWAKE_NS / 2));
+}
+
+static void learn_latency(struct fl_file_chan *chan, struct uring *u)
+{
+    uint64_t now = fl_loop_now(chan->base.loop);
+    uint64_t sample = FL_MIN(now - u->busy_since,
+                             8 * AWAKE_NS); /* one slow answer must not be held against it for long */
+
+    u->latency_ns = (7 * u->latency_ns + sample) / 8;
+    u->busy_since = 0;
+}
+
 static int hand_over(struct fl_file_chan *chan)
 {
     struct uring *u = chan->engine;
@@ -194,6 +220,8 @@ static int hand_over(struct fl_file_chan *chan)
             FL_ERR("%s: io_uring does not take requests: %s", chan->file->path, strerror(-n));
         return n == -EAGAIN || n == -EBUSY || n == -EINTR ? 0 : n;
     }
+    if (chan->base.loop)
+        expect_answer(chan, u);
     u->nr_gathered -= (uint32_t)n;
     u->nr_inflight += (uint32_t)n;
     return n;
@@ -239,6 +267,8 @@ static int reap(struct fl_file_chan *chan)
     }
     io_uring_cq_advance(&u->ring, n);
     u->nr_inflight -= n;
+    if (u->busy_since)
+        learn_latency(chan, u);
     chan->in_call = true;
     for (unsigned i = 0; i < n; i++)
         fl_file_complete(done[i].bio, done[i].result);

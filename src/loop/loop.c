@@ -37,6 +37,7 @@ struct fl_loop {
     int nr_events, event; /* of the dispatch in progress: a watch that goes is struck out */
 
     uint64_t idle_since; /* 0: the last turn had work */
+    uint64_t awake_until;
     uint64_t busy_ns;
     uint32_t turns_to_epoll;
     uint32_t hits; /* moving average, see HITS_ALL */
@@ -341,6 +342,8 @@ static bool may_sleep(const struct fl_loop *loop)
     case FL_POLL_ADAPTIVE:
         break;
     }
+    if (loop->now < loop->awake_until)
+        return false;
     return loop->hits < HITS_WORTH || loop->now - loop->idle_since >= loop->budget_ns;
 }
 
@@ -409,6 +412,11 @@ void fl_loop_stop(struct fl_loop *loop)
 uint64_t fl_loop_now(const struct fl_loop *loop)
 {
     return loop->now;
+}
+
+void fl_loop_stay_awake(struct fl_loop *loop, uint64_t until_ns)
+{
+    loop->awake_until = FL_MAX(loop->awake_until, until_ns);
 }
 
 uint64_t fl_loop_busy_ns(const struct fl_loop *loop)

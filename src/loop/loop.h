@@ -43,6 +43,9 @@ int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns);
 
 /* The time at the start of this turn, CLOCK_MONOTONIC in ns: cheap, up to one turn old. */
 uint64_t fl_loop_now(const struct fl_loop *loop);
+/* Something is due by then, such as an answer of a fast disk: a loop that polls before it sleeps (FL_POLL_ADAPTIVE) does not sleep
+ * until then. For a few hundred microseconds at most: it costs a core. */
+void fl_loop_stay_awake(struct fl_loop *loop, uint64_t until_ns);
 /* CPU time of this loop's thread that was spent with work, in ns (the rest of the thread's time is polling). */
 uint64_t fl_loop_busy_ns(const struct fl_loop *loop);
 /* The loop that runs on this thread, or NULL. */

@@ -224,9 +224,25 @@ static void idle_loop_sleeps(void **state)
     fl_loop_destroy(loop);
 }
 
+static void stays_awake_for_what_is_due(void **state)
+{
+    struct fl_loop *loop;
+    uint64_t due;
+
+    assert_int_equal(fl_loop_create(NULL, &loop), 0);
+    fl_loop_turn(loop, 0);
+    due = fl_now_ns() + 5000000;
+    fl_loop_stay_awake(loop, due);
+    fl_loop_stay_awake(loop, due - 4000000); /* the latest counts */
+    while (fl_now_ns() < due - 1000000)
+        assert_int_equal(fl_loop_turn(loop, 60000000000), 0); /* would sleep a minute */
+    fl_loop_destroy(loop);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(timers_expire_in_order), cmocka_unit_test(timer_heap_sorts),
                        cmocka_unit_test(no_call_after_watch_del), cmocka_unit_test(pollers_may_go_during_the_walk),
-                       cmocka_unit_test(messages_wake_and_keep_order), cmocka_unit_test(idle_loop_sleeps));
+                       cmocka_unit_test(messages_wake_and_keep_order), cmocka_unit_test(idle_loop_sleeps),
+                       cmocka_unit_test(stays_awake_for_what_is_due));
 }
