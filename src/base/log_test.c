@@ -77,6 +77,9 @@ static void control_characters_do_not_pass(void **state)
     fl_log_set_sink(hear, &h);
     FL_ERR("host \033[2J\nx\x7f");
     assert_string_equal(h.text, "host ?[2J?x?");
+    FL_ERR("host \xff\xc2\x9b"
+           "2J gr\xc3\xbcn \xc3");
+    assert_string_equal(h.text, "host ???2J gr\xc3\xbcn ?");
     fl_log_set_sink(NULL, NULL);
 }
 
