@@ -76,26 +76,6 @@ void fl_log_set_sink(fl_log_sink *new_sink, void *arg)
     pthread_mutex_unlock(&sink_lock);
 }
 
-/* A name that came from a peer must not reach a terminal with control characters in it (those of U+0080 to U+009F
- * count too), nor break the reader of a log by bytes that are not UTF-8. */
-static void make_harmless(char *c)
-{
-    size_t left = strlen(c), valid = fl_utf8_valid_len(c, left);
-
-    for (; left; c++, left--) {
-        if (!valid) {
-            *c = '?';
-            valid = fl_utf8_valid_len(c + 1, left - 1);
-            continue;
-        }
-        valid--;
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-        else if ((unsigned char)c[0] == 0xc2 && (unsigned char)c[1] < 0xa0)
-            c[0] = c[1] = '?';
-    }
-}
-
 /* One write a line, so that lines of several threads and processes do not mix. */
 static void write_line(enum fl_log_level level, const char *text)
 {
@@ -132,7 +112,7 @@ void fl_log(enum fl_log_level level, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
 
-    make_harmless(text);
+    fl_utf8_make_harmless(text); /* a name in it may have come from a peer */
 
     pthread_mutex_lock(&sink_lock);
     to = sink;

@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* RFC 3629, section 4: by first byte, how many follow and the range of the second (the rest are 80 to BF). */
 static const struct {
@@ -44,4 +45,23 @@ size_t fl_utf8_valid_len(const char *s, size_t len)
         at += n;
     }
     return at;
+}
+
+char *fl_utf8_make_harmless(char *s)
+{
+    size_t left = strlen(s), valid = fl_utf8_valid_len(s, left);
+
+    for (char *c = s; left; c++, left--) {
+        if (!valid) {
+            *c = '?';
+            valid = fl_utf8_valid_len(c + 1, left - 1);
+            continue;
+        }
+        valid--;
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+        else if ((unsigned char)c[0] == 0xc2 && (unsigned char)c[1] < 0xa0)
+            c[0] = c[1] = '?';
+    }
+    return s;
 }

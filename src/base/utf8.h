@@ -10,4 +10,10 @@
  */
 size_t fl_utf8_valid_len(const char *s, size_t len);
 
+/*
+ * For text with parts that a peer chose, before a person or a terminal sees it: control characters (U+0080 to U+009F, too)
+ * and bytes that are no UTF-8 become '?', each byte one. Returns s.
+ */
+char *fl_utf8_make_harmless(char *s);
+
 #endif
