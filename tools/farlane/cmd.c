@@ -7,19 +7,21 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "term.h"
 
 void cmd_complain(const char *fmt, ...)
 {
+    char text[2048]; /* larger than what an fl_error holds */
     va_list args;
 
-    fflush(stdout);
-    fprintf(stderr, "%sfarlane:%s ", term_on(stderr, TERM_RED), term_off(stderr));
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    fflush(stdout);
+    /* it may quote what a peer said */
+    fprintf(stderr, "%sfarlane:%s %s\n", term_on(stderr, TERM_RED), term_off(stderr), fl_utf8_make_harmless(text));
 }
 
 int cmd_usage(const struct cmd *cmd, const char *fmt, ...)

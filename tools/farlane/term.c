@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "base/util.h"
 
 bool term_is_tty(FILE *f)
@@ -84,7 +85,7 @@ void table_cell(struct table *t, const char *fmt, ...)
     if (vasprintf(&text, fmt, args) < 0)
         abort();
     va_end(args);
-    add_cell(t, text);
+    add_cell(t, fl_utf8_make_harmless(text)); /* a target's discovery log is full of names of its choice */
 }
 
 /* Columns that a text takes: UTF-8 continuation bytes take none. */
