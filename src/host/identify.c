@@ -70,7 +70,8 @@ int fl_identify_ctrl(const struct fl_nvme_id_ctrl *id, uint16_t cntlid, const ch
     if (le16_get(id->cntlid) != cntlid)
         return fl_error_set(err, -EPROTO, "the controller has two identifiers: %u in Connect, %u in Identify", cntlid,
                             le16_get(id->cntlid));
-    if (id->cntrltype > FL_NVME_CNTRLTYPE_ADMIN || (discovery && id->cntrltype == FL_NVME_CNTRLTYPE_IO))
+    if (id->cntrltype > FL_NVME_CNTRLTYPE_ADMIN ||
+        id->cntrltype == (discovery ? FL_NVME_CNTRLTYPE_IO : FL_NVME_CNTRLTYPE_DISCOVERY))
         return fl_error_set(err, -EPROTO, "the controller's type, %u, is not that of a %s controller", id->cntrltype,
                             discovery ? "discovery" : "storage");
     copy_field(nqn, sizeof(nqn), id->subnqn, sizeof(id->subnqn));
