@@ -216,7 +216,7 @@ static bool data_digest_ok(struct fl_tcp_stream *s, const struct fl_tcp_hdr *hdr
     memcpy(&got, digest, sizeof(got));
     if (le32_get(got) == crc)
         return true;
-    s->nr_ddgst_errors++;
+    FL_TCP_COUNT(s->nr_ddgst_errors, 1);
     return false;
 }
 
@@ -323,7 +323,7 @@ static int parse_header(struct fl_tcp_stream *s)
         s->rx_paused = true;
         return 0;
     }
-    s->nr_rx_pdus++;
+    FL_TCP_COUNT(s->nr_rx_pdus, 1);
     if (!s->pdu_data_len) {
         s->rx_head += offset;
         return 1;
@@ -416,7 +416,7 @@ int fl_tcp_stream_rx_done(struct fl_tcp_stream *s, size_t n)
 {
     if (s->rx_broken)
         return -EPROTO;
-    s->rx_len += n;
+    FL_TCP_COUNT(s->rx_len, n);
     if (s->rx_state == DATA && s->place_iov) {
         uint32_t direct = (uint32_t)FL_MIN(n, (size_t)s->pdu_left);
 
@@ -512,7 +512,7 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
     }
     if (len > end)
         memset(p + end, 0, len - end);
-    s->nr_tx_pdus++;
+    FL_TCP_COUNT(s->nr_tx_pdus, 1);
     return ddgst;
 }
 
@@ -575,7 +575,7 @@ void fl_tcp_stream_send_iov(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint
 void fl_tcp_stream_send_raw(struct fl_tcp_stream *s, const void *pdu, uint32_t len)
 {
     memcpy(queue_own(s, len), pdu, len);
-    s->nr_tx_pdus++;
+    FL_TCP_COUNT(s->nr_tx_pdus, 1);
 }
 
 uint32_t fl_tcp_stream_tx_room(const struct fl_tcp_stream *s)
@@ -626,7 +626,7 @@ int fl_tcp_stream_tx_iov(const struct fl_tcp_stream *s, struct iovec *iov, int m
 
 void fl_tcp_stream_tx_done(struct fl_tcp_stream *s, size_t n)
 {
-    s->tx_len += n;
+    FL_TCP_COUNT(s->tx_len, n);
     while (n) {
         struct fl_tcp_seg *seg = &s->segs[s->seg_head];
         uint32_t left = seg->len - s->seg_off;

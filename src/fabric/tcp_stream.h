@@ -70,6 +70,10 @@ struct fl_tcp_seg { /* private: one piece of what is to be sent */
     bool own;      /* lies in tx_buf: gives that many bytes of it back */
 };
 
+/* Counters have one writer, the stream's thread; others may look at them. */
+#define FL_TCP_COUNT(counter, n) __atomic_store_n(&(counter), (counter) + (n), __ATOMIC_RELAXED)
+#define FL_TCP_PEEK(counter)     __atomic_load_n(&(counter), __ATOMIC_RELAXED)
+
 struct fl_tcp_stream {
     const struct fl_tcp_stream_ops *ops;
     enum fl_tcp_role role;

@@ -602,10 +602,10 @@ void fl_tcp_target_info(const struct fl_conn *conn, struct fl_conn_info *info)
         .maxr2t = t->nr_r2t,
         .pda_host = s->tx_pda,
         .pda_ctrl = t->pda,
-        .rx_len = s->rx_len,
-        .tx_len = s->tx_len,
-        .nr_pdus_rx = s->nr_rx_pdus,
-        .nr_pdus_tx = s->nr_tx_pdus,
-        .nr_digest_errors = s->nr_ddgst_errors,
+        .rx_len = FL_TCP_PEEK(s->rx_len),
+        .tx_len = FL_TCP_PEEK(s->tx_len),
+        .nr_pdus_rx = FL_TCP_PEEK(s->nr_rx_pdus),
+        .nr_pdus_tx = FL_TCP_PEEK(s->nr_tx_pdus),
+        .nr_digest_errors = FL_TCP_PEEK(s->nr_ddgst_errors),
     };
 }
