@@ -367,6 +367,18 @@ static inline struct fl_cmd *fl_cmd_of_tio(struct fl_tio *tio)
 #define FL_COUNT(counter, n) __atomic_store_n(&(counter), (counter) + (n), __ATOMIC_RELAXED)
 #define FL_PEEK(counter)     __atomic_load_n(&(counter), __ATOMIC_RELAXED)
 
+static inline void fl_io_counters_add(struct fl_io_counters *sum, const struct fl_io_counters *io)
+{
+    sum->nr_reads += FL_PEEK(io->nr_reads);
+    sum->nr_writes += FL_PEEK(io->nr_writes);
+    sum->nr_other += FL_PEEK(io->nr_other);
+    sum->read_len += FL_PEEK(io->read_len);
+    sum->write_len += FL_PEEK(io->write_len);
+    sum->nr_errors += FL_PEEK(io->nr_errors);
+    sum->zero_copy_len += FL_PEEK(io->zero_copy_len);
+    sum->copied_len += FL_PEEK(io->copied_len);
+}
+
 /* ---- queue.c: the end of every command, and what all of them may wait for ---- */
 extern const struct fl_handler fl_target_handler;
 void fl_tqueue_finish_slow(struct fl_cmd *cmd,

@@ -12,8 +12,9 @@ static void visit_queue(struct fl_tctrl *ctrl, struct fl_tqueue *q, const struct
         .depth_asked = q->depth_asked,
         .depth = q->depth,
         .in_flight = FL_PEEK(q->nr_in_flight),
-        .io = q->io,
     };
+
+    fl_io_counters_add(&info.io, &q->io);
 
     /* The connection belongs to another loop, which takes this lock before it lets it go. */
     pthread_mutex_lock(&q->lock);

@@ -24,18 +24,8 @@ struct fl_tns *fl_tns_find(struct fl_subsystem *ss, uint32_t nsid)
 void fl_tns_counters(const struct fl_tns *ns, struct fl_io_counters *sum)
 {
     memset(sum, 0, sizeof(*sum));
-    for (uint32_t i = 0; i < ns->ss->target->nr_workers; i++) {
-        const struct fl_io_counters *io = &ns->views[i].io;
-
-        sum->nr_reads += FL_PEEK(io->nr_reads);
-        sum->nr_writes += FL_PEEK(io->nr_writes);
-        sum->nr_other += FL_PEEK(io->nr_other);
-        sum->read_len += FL_PEEK(io->read_len);
-        sum->write_len += FL_PEEK(io->write_len);
-        sum->nr_errors += FL_PEEK(io->nr_errors);
-        sum->zero_copy_len += FL_PEEK(io->zero_copy_len);
-        sum->copied_len += FL_PEEK(io->copied_len);
-    }
+    for (uint32_t i = 0; i < ns->ss->target->nr_workers; i++)
+        fl_io_counters_add(sum, &ns->views[i].io);
 }
 
 /* ---- removing ---- */

@@ -199,7 +199,7 @@ static void on_command(struct fl_cmd *cmd)
     tio->abort = NULL;
     tio->cancel = NULL;
     tio->pair = NULL;
-    q->nr_in_flight++;
+    FL_COUNT(q->nr_in_flight, 1);
     FL_COUNT(q->nr_commands, 1);
     if (fl_unlikely(cmd->transport_status)) {
         fl_tqueue_finish(cmd, cmd->transport_status);
@@ -213,7 +213,7 @@ static void on_released(struct fl_cmd *cmd)
     struct fl_tqueue *q = cmd->conn->user;
     struct fl_ns_view *view = fl_tio_of(cmd)->view;
 
-    q->nr_in_flight--;
+    FL_COUNT(q->nr_in_flight, -1u);
     if (cmd->buf)
         fl_pool_put(cmd->conn->pool, cmd->buf);
     if (view && --view->nr_in_flight == 0 && fl_unlikely(view->removing))
