@@ -96,7 +96,8 @@ void fl_tqueue_admin_command(struct fl_tqueue *q, struct fl_cmd *cmd)
         fl_tqueue_finish(cmd, FL_NVME_SC_CMD_SEQ_ERROR | FL_NVME_DNR);
         return;
     }
-    if (cmd->sqe.flags & FL_NVME_CMD_FUSE_MASK) {
+    if (cmd->sqe.flags & FL_NVME_CMD_FUSE_MASK ||
+        ((cmd->sqe.flags & FL_NVME_CMD_PSDT_MASK) != FL_NVME_CMD_PSDT_SGL && cmd->sgl_len)) {
         fl_tqueue_finish(cmd, FL_NVME_SC_INVALID_FIELD | FL_NVME_DNR);
         return;
     }

@@ -403,9 +403,15 @@ void fl_io_command(struct fl_tqueue *q, struct fl_cmd *cmd)
     struct fl_ns_view *view;
     fl_nvme_status status;
 
-    if (fl_unlikely(cmd->sqe.flags & FL_NVME_CMD_FUSE_MASK || q->fused)) {
-        fl_io_fused(q, cmd);
-        return;
+    if (fl_unlikely(cmd->sqe.flags != FL_NVME_CMD_PSDT_SGL || q->fused)) {
+        if ((cmd->sqe.flags & FL_NVME_CMD_PSDT_MASK) != FL_NVME_CMD_PSDT_SGL && cmd->sgl_len) {
+            fl_tqueue_finish(cmd, FL_NVME_SC_INVALID_FIELD | FL_NVME_DNR); /* Fabrics 1.1, 2.2: SGLs only */
+            return;
+        }
+        if (cmd->sqe.flags & FL_NVME_CMD_FUSE_MASK || q->fused) {
+            fl_io_fused(q, cmd);
+            return;
+        }
     }
     if (fl_unlikely(cmd->sqe.opcode == FL_NVMF_OPCODE)) {
         fl_fabrics_command(q, cmd);

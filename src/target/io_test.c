@@ -244,6 +244,9 @@ static void bad_commands(void **state)
     assert_int_equal(bed_run(s.h.io, &sqe, NULL, 0, b, 4096, NULL), FL_NVME_SC_INVALID_NS);
     sqe = bed_rw(FL_NVME_CMD_WRITE_UNCOR, 1, 0, 8);
     assert_int_equal(bed_run(s.h.io, &sqe, NULL, 0, NULL, 0, NULL), FL_NVME_SC_INVALID_OPCODE);
+    sqe = bed_rw(FL_NVME_CMD_READ, 1, 0, 8); /* PRPs */
+    sqe.flags = 0;
+    assert_int_equal(bed_run(s.h.io, &sqe, NULL, 0, b, 4096, NULL), FL_NVME_SC_INVALID_FIELD);
     sqe = bed_rw(0xff, 1, 0, 8);
     assert_int_equal(bed_run(s.h.io, &sqe, NULL, 0, NULL, 0, NULL), FL_NVME_SC_INVALID_OPCODE);
 

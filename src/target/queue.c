@@ -35,15 +35,19 @@ static bool is_fault(fl_nvme_status status)
 
 static void note_fault(struct fl_tqueue *q, struct fl_cmd *cmd, fl_nvme_status *status)
 {
+    enum fl_log_level level;
+
     FL_COUNT(q->io.nr_errors, 1);
     if (!q->ctrl || !is_fault(*status))
         return;
     *status |= FL_NVME_MORE;
     fl_tctrl_log_error(q->ctrl, cmd, q->qid, *status);
-    if (fl_log_rate_allow(&q->log_rate, 1, fl_loop_now(cmd->conn->loop), NULL))
-        FL_DEBUG("%s (%s) queue %u: %s: %s", q->ctrl->hostnqn, q->ctrl->peer, q->qid,
-                 fl_nvme_opcode_text(!q->qid, cmd->sqe.opcode),
-                 q->qid ? fl_nvme_io_status_text(*status) : fl_nvme_status_text(*status));
+    /* The first on a queue is for the operator, the others only for who debugs the host. */
+    level = q->io.nr_errors == 1 ? FL_LOG_INFO : FL_LOG_DEBUG;
+    if (fl_log_enabled(level))
+        fl_log(level, "%s (%s) queue %u: %s: %s", q->ctrl->hostnqn, q->ctrl->peer, q->qid,
+               fl_nvme_opcode_text(!q->qid, cmd->sqe.opcode),
+               q->qid ? fl_nvme_io_status_text(*status) : fl_nvme_status_text(*status));
 }
 
 static void abort_answer(struct fl_msg *msg)
