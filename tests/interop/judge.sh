@@ -23,7 +23,7 @@ kind=${group%-6.*}
 # What each side of a run does: who has the checks, who answers.
 with_target() { # the side that has the target
   # shellcheck disable=SC2016
-  printf '%s\n' '. "$L/target/'"$1"'.sh"' 't_start || exit 1' \
+  printf '%s\n' '[ -z "${N:-}" ] || dmesg -c >/dev/null' '. "$L/target/'"$1"'.sh"' 't_start || exit 1' \
     'printf "T_ADDR=%s\nT_ADDR6=%s\nT_HAS=%q\nT_LAX=%s\n" "$t_addr" "$t_addr6" "$t_has" "${t_lax:-}" >"$L/t_env"' 'tell up; answer_all; t_stop'
 }
 with_checks() { # the side that has the checks
@@ -60,7 +60,7 @@ run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
     wire-*) with_checks : >"$dir/h"; o+=(-H "$dir/h");;
     *) echo "judge.sh: $group cannot judge $TARGET"; exit 2;;
   esac
-  "$HERE/lab/lab.sh" run -t "${LIMIT:-420}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
+  "$HERE/lab/lab.sh" run -t "${LIMIT:-580}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
 }
 
 names() { sed -n 's/^\([a-z0-9-]*\):.*/\1/p' "$HERE/checks/$kind.list"; }

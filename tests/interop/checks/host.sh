@@ -52,6 +52,12 @@ get() { # DEV LBA BLOCKS: to /tmp/got (which nvme-cli would not cut to size)
 zero() { # DEV LBA BLOCKS
   get "$1" "$2" "$3"; head -c $(($3 * ${BS:-512})) /dev/zero | cmp - /tmp/got || fail "blocks at $2 are not zero"
 }
+declare -A J
+json() { # FILE: its plain members into J
+  local k v
+  J=()
+  while IFS=$'\t' read -r k v; do J[$k]=$v; done < <(jq -r 'to_entries[] | select(.value | type == "number" or type == "string") | "\(.key)\t\(.value)"' "$1")
+}
 status_of() { # COMMAND...: the NVMe status that nvme-cli tells, without DNR and More; 0x0 when all was well
   local out st
   out=$("$@" 2>&1) && { echo 0x0; return 0; }
@@ -169,15 +175,16 @@ check_changed_ns() {
   nvme set-feature "$c" -f 0xb -v 0; sleep 0.3      # events off, so that the kernel does not read the log before us
   ask t_ns_add 5 $((16 << 20)); sleep 0.3
   nvme changed-ns-list-log "$c" | tee /tmp/o; grep -qE '(^|[^0-9a-f])(0x)?5([^0-9a-f]|$)' /tmp/o || fail "the list does not name namespace 5"
-  nvme changed-ns-list-log "$c" | tee /tmp/o; ! grep -qE '0x5' /tmp/o || fail "the list was not cleared"
+  nvme get-log "$c" -i 4 -l 4096 -b | od -An -tx1 | head -2        # nvme-cli's own command retains the event, and so may the target the list
+  nvme changed-ns-list-log "$c" | tee /tmp/o; ! grep -qE '0x5' /tmp/o || fail "the list was not cleared when it was read"
   nvme set-feature "$c" -f 0xb -v 0x900
   ask t_ns_remove 5; sleep 0.5
 }
 
 check_id_ctrl() {
   connect -i 1
-  nvme id-ctrl "$c" -o json >/tmp/j; nvme id-ctrl "$c"
-  f() { jq -r ".$1" /tmp/j; }
+  nvme id-ctrl "$c" -o json >/tmp/j; nvme id-ctrl "$c"; json /tmp/j
+  f() { echo "${J[$1]:-}"; }
   want "subnqn" "$(f subnqn)" "$sub"
   want_re "sn" "$(f sn)" '[^ ]'; want_re "mn" "$(f mn)" '[^ ]'; want_re "fr" "$(f fr)" '[^ ]'
   want_num "nn" "$(f nn)" -ge 4
@@ -206,15 +213,14 @@ check_id_ns() {
   local n bs
   connect -i 1
   for n in 1 2; do
-    nvme id-ns "$c" -n $n -o json >/tmp/j; nvme id-ns "$c" -n $n
-    f() { jq -r ".$1" /tmp/j; }
+    nvme id-ns "$c" -n $n -o json >/tmp/j; nvme id-ns "$c" -n $n; json /tmp/j
+    f() { echo "${J[$1]:-}"; }
     bs=$(jq '. as $o | .lbafs[$o.flbas % 16].ds | exp2 | round' /tmp/j)
     want "block size of namespace $n" "$bs" $((n == 1 ? 512 : 4096))
     want "bytes of namespace $n" $(($(f nsze) * bs)) $((64 << 20))
     want "ncap" "$(f ncap)" "$(f nsze)"; want_num "nuse" "$(f nuse)" -le "$(f nsze)"
     want_num "nlbaf" "$(f nlbaf)" -le 15
     want "nmic: shared" $(($(f nmic) & 1)) 1
-    [ "$T_LAX" ] || want_re "nguid" "$(f nguid)" '[1-9a-f]'
   done
   want_status "0xb$(lax 0x0)" nvme admin-passthru "$c" -o 6 -n 0 --cdw10=0 -r -l 4096
   want_status "0x0|0xb" nvme id-ns "$c" -n 77     # not active, or not valid
@@ -275,11 +281,13 @@ check_features() {
   want_status "0x2|0xd|0x10e$(lax 0xf)" nvme set-feature "$c" -f 0x7f -v 1
   [[ " $T_HAS " == *" features "* ]] || return 0
   v=$(($(feature "$c" -f 5 -n 1))); echo "error recovery $v"
-  nvme set-feature "$c" -f 6 -v 0; want "write cache off" $(($(feature "$c" -f 6))) 0
-  nvme set-feature "$c" -f 6 -v 1; want "write cache on" $(($(feature "$c" -f 6))) 1
+  v=$(status_of nvme set-feature "$c" -f 6 -v 0); want_re "status of write cache off" "$v" '^(0x0|0x10e)$'
+  [ "$v" != 0x0 ] || { want "write cache off" $(($(feature "$c" -f 6))) 0; nvme set-feature "$c" -f 6 -v 1; }
+  want "write cache" $(($(feature "$c" -f 6))) 1
   feature "$c" -f 1; feature "$c" -f 2; feature "$c" -f 4
   grep -q '00 00 00 00 00 00 40 00 80 00 00 00 00 00 00 11' /tmp/o || fail "host identifier is not ours"
-  want_status "0xc$(lax 0x0)" nvme set-feature "$c" -f 7 -v 0x30003     # the I/O queues are there already
+  v=$(status_of nvme set-feature "$c" -f 7 -v 0x30003)     # the I/O queues are there already
+  [[ $v == *'Permission denied'* ]] || want "status of set-feature 7" "$v" 0xc       # newer kernels do not let it through
 }
 
 check_read_write() {
@@ -288,18 +296,19 @@ check_read_write() {
   dd if=/dev/urandom of=/tmp/rnd bs=1M count=8 2>/dev/null
   for n in 1 2 3 4; do
     d=$(nsdev $n); bs=$(blockdev --getss "$d")
-    for s in 1 2 3 8 15 16 17 32; do BS=$bs put "$d" 40 $s "n$n-$s"; BS=$bs same "$d" 40 $s "n$n-$s"; done
-    for s in $bs 12288 131072 4M; do
-      dd if=/tmp/rnd of="$d" bs=$s oflag=direct count=$((s = $(numfmt "$s"), (4 << 20) / s > 64 ? 64 : (4 << 20) / s)) 2>/dev/null
-      dd if="$d" bs=$(numfmt "$s") iflag=direct count=$((s = $(numfmt "$s"), (4 << 20) / s > 64 ? 64 : (4 << 20) / s)) 2>/dev/null >/tmp/got
-      cmp -n "$(stat -c %s /tmp/got)" /tmp/got /tmp/rnd; [ -s /tmp/got ] || fail "nothing read"
+    for s in 1 3 16 17; do BS=$bs put "$d" 40 $s "n$n-$s"; BS=$bs same "$d" 40 $s "n$n-$s"; done
+    for s in "$bs 33" "12288 20" "131072 8" "4194304 2"; do
+      # shellcheck disable=SC2086
+      set -- $s
+      dd if=/tmp/rnd of="$d" bs=$1 count=$2 oflag=direct 2>/dev/null
+      dd if="$d" bs=$1 count=$2 iflag=direct of=/tmp/got 2>/dev/null; want "bytes read" "$(stat -c %s /tmp/got)" $(($1 * $2))
+      cmp -n $(($1 * $2)) /tmp/got /tmp/rnd
     done
     # the last block, and one beyond
     s=$(($(blockdev --getsize64 "$d") / bs)); BS=$bs put "$d" $((s - 1)) 1 last; BS=$bs same "$d" $((s - 1)) 1 last
     want_status "0x80$(lax '0x6|0x81')" nvme read "$d" -s $s -c 0 -z $bs
   done
 }
-numfmt() { case $1 in *M) echo $((${1%M} << 20));; *) echo "$1";; esac; }
 
 check_compare() {
   t_has compare; connect -i 1
@@ -324,7 +333,7 @@ check_write_zeroes() {
     get "$d" 0 4; cmp -n $((4 * BS)) /tmp/a /tmp/got
     get "$d" 8 8; tail -c $((8 * BS)) /tmp/a | cmp - /tmp/got
   done
-  d=$(nsdev 1); blkdiscard -z -o 0 -l 1048576 "$d"; zero "$d" 0 16   # the block layer's way
+  d=$(nsdev 1); blkdiscard -z -o 0 -l 1048576 "$d"; BS=512 zero "$d" 0 16   # the block layer's way
   want_status 0x80 nvme write-zeroes "$d" -s 0x7fffffff -c 0
 }
 check_dsm() {
@@ -410,9 +419,10 @@ check_keep_alive() {
 check_cycles() {
   local i
   log_ok 'no available path|async page read|unable to read (RDB|partition)'   # the kernel reads partitions while we disconnect
-  for i in $(seq 50); do
-    fabric connect -n "$sub" -i 1
-    nvme disconnect -n "$sub" >/dev/null
+  for i in $(seq 50); do      # as nvme-cli does it; every tenth by nvme-cli itself, which is slow here
+    if [ $((i % 10)) = 0 ]; then fabric connect -n "$sub" -i 1; nvme disconnect -n "$sub" >/dev/null; continue; fi
+    printf %s "nqn=$sub,transport=tcp,traddr=$T_ADDR,trsvcid=4420,nr_io_queues=2,hostnqn=$(</etc/nvme/hostnqn),hostid=$(</etc/nvme/hostid)" >/dev/nvme-fabrics
+    c=$(ctrl); echo 1 >"/sys/class/nvme/${c##*/}/delete_controller"
   done
   until_true 3 no_ctrl || fail "controllers left: $(ls /sys/class/nvme)"
   connect -i 1; put "$d" 0 8 a; same "$d" 0 8 a
@@ -475,7 +485,7 @@ check_dissect() {
   ask t_capture_stop >/tmp/o || { cat /tmp/o; fail "tshark: $(head -1 /tmp/o)"; }
   want_num "good digests" "$(ask t_digests)" -gt 50
 }
-report() { nvme resv-report "$1" -n 1 -e -d 16 -o json; }
+report() { nvme resv-report "$1" -n 1 -e -d 63 -o json; }      # 256 bytes: three registrants
 check_reservations() {
   local a b h
   t_has resv; log_ok 'nvme.*(reservation|Reservation|conflict)'; log_ok '0x83|sct 0x0 / sc 0x83|critical nexus|Reservation Conflict'
@@ -491,9 +501,11 @@ check_reservations() {
   want "registrants at first" "$(report "$b" | jq .regctl)" 0
   nvme resv-register "$a" -n 1 --nrkey=0xa1 -r 0; nvme resv-register "$b" -n 1 --nrkey=0xb1 -r 0
   report "$a"; want "registrants" "$(report "$a" | jq .regctl)" 2
+  want "their keys" "$(report "$b" | jq -c '[.regctlext[].rkey] | sort')" '[161,177]'
   # write exclusive, held by a: b may read, not write
   nvme resv-acquire "$a" -n 1 -c 0xa1 -t 1 -a 0
   want "type" "$(report "$b" | jq .rtype)" 1
+  want "the holder" "$(report "$b" | jq -c '[.regctlext[] | select(.rcsts == 1) | .rkey]')" '[161]'
   put "$a" 0 1 b; same "$b" 0 1 b
   pat c 512 >/tmp/w; want_status 0x83 nvme write "$b" -s 0 -c 0 -z 512 -d /tmp/w; same "$a" 0 1 b
   want_status 0x83 nvme resv-acquire "$b" -n 1 -c 0xb1 -t 1 -a 0

@@ -30,7 +30,8 @@ check_discover() {
   grep -q "$sub-files" "$L/j" && fail "a subsystem of another port is in the log" || :
 }
 check_info() {
-  fl info "$url"; fl info "$url" --json >"$L/j"
+  fl info "$url" | grep -c '?ns=' | grep -qx 4 || fail "it does not name four namespaces"
+  fl info "$url?ns=1"; fl info "$url?ns=1" --json >"$L/j"; cat "$L/j"
   jq -e '[.. | numbers | select(. == 67108864)] | length >= 1' "$L/j" >/dev/null || fail "no namespace of 64 MiB"
   grep -q Linux "$L/j" || fail "the model is not there"
 }
@@ -41,14 +42,14 @@ check_queues() { round_trip "$url?ns=3&queues=4"; }
 check_copy() {
   data
   fl copy "file:$L/data" "$url?ns=3" --verify
-  fl copy "$url?ns=3&ddgst=1" "file:$L/copied" --verify
+  fl copy "$url?ns=3&ddgst=1" "file:$L/copied,size=64M" --verify
   cmp -n 8388608 "$L/data" "$L/copied"
   fl copy "$url?ns=3" "$url?ns=4" --verify
 }
 check_bench() {
   fl bench "$url?ns=1" --rw randread --bs 4k --depth 8 --seconds 2 --json >"$L/j"; cat "$L/j"
   jq -e '[.. | objects | select(has("iops"))] | length >= 1 and all(.iops > 0 and .p50_us > 0 and .depth == 8)' "$L/j" >/dev/null || fail "the figures are not there"
-  fl bench "$url?ns=2&hdgst=1&ddgst=1" --rw randwrite --bs 16k --depth 4 --seconds 2 --verify
+  fl bench "$url?ns=2&hdgst=1&ddgst=1" --rw randwrite --bs 16k --depth 4 --seconds 2 --verify --destroy-data
 }
 check_ipv6() { fl discover 'nvme+tcp://[fd77::11]' | grep -q "$sub"; round_trip "nvme+tcp://[fd77::11]/$sub?ns=1"; }
 refuse() { # STATUS WORDS(regex) COMMAND...
@@ -59,6 +60,7 @@ refuse() { # STATUS WORDS(regex) COMMAND...
   grep -qiE "$re" <<<"$out" || fail "'$out' does not say '$re'"
 }
 check_refused() {
+  log_ok 'connect request for invalid subsystem|connect by host .* not allowed'
   refuse 3 'refused|nobody' fl info "nvme+tcp://10.77.0.11:4429/$sub"
   refuse 3 'refused|nobody' fl discover nvme+tcp://10.77.0.11:4429
   refuse 5 "$sub-none|subsystem" fl info "$url-none"

@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 # Functions for the scripts of a lab run: in the guests, and in the host script (which has LAB set).
 L=${LAB:-/lab}
+[ -e /dev/fd ] || ln -s /proc/self/fd /dev/fd
 
 tell() { : >"$L/sig.$1"; }       # say that something has happened
 await() { # NAME [SECONDS]: wait until somebody told it

@@ -27,7 +27,7 @@ t_files_start() { serve files --nqn "$sub-files" --listen "tcp://$t_addr:4421" -
 t_ns_add() { ctl ns add "$sub" "ram:$2" --nsid "$1"; }        # NSID BYTES
 t_ns_resize() { ctl ns resize "$sub" "$1" "$2"; }
 t_ns_remove() { ctl ns rm "$sub" "$1"; }
-t_connections() { ctl --json connections | jq 'if type == "array" then length else .connections | length end'; }
+t_connections() { ctl --json connections | jq '[.controllers[].connections[]] | length'; }
 t_capture_start() { capture_start "$L/capture.pcap" br0; }
 t_capture_stop() { capture_stop; dissect "$L/capture.pcap" 4420 >"$L/capture.bad"; cat "$L/capture.bad"; [ ! -s "$L/capture.bad" ]; }
 t_digests() { digests_seen "$L/capture.pcap"; }
