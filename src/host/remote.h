@@ -113,6 +113,7 @@ struct fl_remote {
     struct fl_remote_facts facts;
     struct fl_list queues;
     bool qid_used[FL_REMOTE_MAX_QUEUES + 1];
+    uint32_t last_qid; /* given out last: the next is another, since the target may still hold a closed queue */
     enum fl_remote_state state;
     uint32_t attempt;
     uint64_t next_attempt_ns;

@@ -117,12 +117,23 @@ static void start_connect(struct fl_remote_queue *q, uint32_t epoch, uint64_t no
     fl_link_start(&q->link, &o, &fl_rq_ops, now_ns); /* a failure shows in the step */
 }
 
+/* A queue of this identifier was closed a moment ago, and the target has not come to take note of it: Linux's
+ * nvmet answers Connect with Command Sequence Error until then. */
+static bool is_still_held(const struct fl_remote_queue *q, uint64_t now_ns)
+{
+    return q->creating && fl_nvme_status_code(q->link.nvme_status) == FL_NVME_SC_CMD_SEQ_ERROR &&
+           now_ns < q->create_end_ns;
+}
+
 static void step_connect(struct fl_remote_queue *q, uint64_t now_ns)
 {
     int n = q->link.err.code ? q->link.err.code : fl_link_step(&q->link, now_ns);
 
     if (n > 0) {
         go_live(q);
+    } else if (n < 0 && is_still_held(q, now_ns)) {
+        fl_link_stop(&q->link);
+        set_state(q, FL_RQ_WAIT);
     } else if (n < 0) {
         char why[sizeof(q->link.err.text) + 32];
 
@@ -349,16 +360,19 @@ static int register_queue(struct fl_remote_queue *q, uint32_t depth, struct fl_e
 {
     struct fl_remote *r = q->remote;
     const struct fl_remote_facts *f = &r->facts;
-    uint32_t qid = 1, nr_slots = FL_MIN(depth, (uint32_t)FL_TCP_HOST_MAX_REQS - 1);
+    uint32_t qid, tried = 0, nr_slots = FL_MIN(depth, (uint32_t)FL_TCP_HOST_MAX_REQS - 1);
 
     pthread_mutex_lock(&r->lock);
-    while (qid <= f->nr_queues && r->qid_used[qid])
-        qid++;
-    if (qid > f->nr_queues) {
+    qid = r->last_qid;
+    do
+        qid = qid < f->nr_queues ? qid + 1 : 1;
+    while (++tried <= f->nr_queues && r->qid_used[qid]);
+    if (tried > f->nr_queues) {
         pthread_mutex_unlock(&r->lock);
         return fl_error_set(err, -EMFILE, "the target granted %u I/O queues and all are in use", f->nr_queues);
     }
     r->qid_used[qid] = true;
+    r->last_qid = qid;
     fl_list_add_tail(&r->queues, &q->link_queues);
     q->qid = (uint16_t)qid;
     q->nsid = f->nsid;
@@ -394,8 +408,8 @@ static int make_slots(struct fl_remote_queue *q)
 static int connect_first(struct fl_remote_queue *q, struct fl_error *err)
 {
     struct fl_remote *r = q->remote;
-    uint64_t end_ns = fl_now_ns() + r->connect_timeout_ms * FL_NS_PER_MS;
 
+    q->create_end_ns = fl_now_ns() + r->connect_timeout_ms * FL_NS_PER_MS;
     q->creating = true;
     while (q->state != FL_RQ_LIVE) {
         if (poll_slow(q) < 0)
@@ -404,7 +418,7 @@ static int connect_first(struct fl_remote_queue *q, struct fl_error *err)
             return fl_error_set(err, q->err.code, "I/O queue %u of %s: %s", q->qid, r->name, q->err.text);
         if (q->state == FL_RQ_LIVE)
             break;
-        if (q->state == FL_RQ_WAIT && fl_now_ns() >= end_ns)
+        if (q->state == FL_RQ_WAIT && fl_now_ns() >= q->create_end_ns)
             return fl_error_set(err, -ENOLINK, "%s cannot be reached now", r->name);
         sleep_on(q, DOWN_TICK_MS);
     }

@@ -70,6 +70,7 @@ struct fl_remote_queue {
 
     uint64_t down_ns;      /* since when there is no connection */
     uint64_t scan_ns;      /* next look for commands without an answer */
+    uint64_t create_end_ns; /* until then its first connection is tried */
     bool creating;         /* inside fl_queue_create: a failure is the caller's to know */
     struct fl_error err;
 

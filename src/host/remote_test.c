@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "host/discover.h"
+#include "host/remote_queue.h"
 
 static const struct fl_device_options quick = {
     .hostnqn = "nqn.2026-01.org.example:host",
@@ -459,6 +460,29 @@ static void queue_loss_alone_is_mended(void **state)
     fake_end(f);
 }
 
+/* The target takes note of a closed queue after it is asked for another. */
+static void closed_queue_that_is_still_held(void **state)
+{
+    struct fake *f = fake_start();
+    struct fl_device *dev = open_with(f, &quick);
+    struct fl_queue *q;
+    uint8_t buf[512];
+    struct fl_error err = {0};
+    uint16_t before = 0;
+
+    for (int i = 0; i < 3; i++) {
+        fake_set(f->held_count, i);
+        q = queue_of(dev, 4);
+        assert_int_not_equal(fl_remote_queue_of(q)->qid, before);
+        before = fl_remote_queue_of(q)->qid;
+        assert_int_equal(fl_write(q, buf, 0, 512, &err), 0);
+        assert_int_equal(fake_get(f->held_count), 0);
+        fl_queue_destroy(q);
+    }
+    fl_device_close(dev);
+    fake_end(f);
+}
+
 static void unanswered_io_makes_the_queue_reconnect(void **state)
 {
     struct fake *f = fake_start();
@@ -770,6 +794,7 @@ int main(void)
                        cmocka_unit_test(status_that_passes_is_waited_for), cmocka_unit_test(says_why_it_cannot_open),
                        cmocka_unit_test(case_A10_identify_that_makes_no_sense), cmocka_unit_test(ios_survive_a_cut),
                        cmocka_unit_test(queue_loss_alone_is_mended),
+                       cmocka_unit_test(closed_queue_that_is_still_held),
                        cmocka_unit_test(unanswered_io_makes_the_queue_reconnect), cmocka_unit_test(case_H3_cable_pulled),
                        cmocka_unit_test(case_H1_one_dead_target), cmocka_unit_test(another_namespace_is_not_taken_for_ours),
                        cmocka_unit_test(namespace_event_brings_the_new_size), cmocka_unit_test(descriptor_wakes),

@@ -72,6 +72,7 @@ struct fake {
     int flip_count;     /* the next reads with data digest have a wrong one */
     int drop_count;     /* the next I/O commands end the connection */
     int connect_status; /* of Connect */
+    int held_count;     /* the next Connects of I/O queues: the queue is still there */
     uint32_t connect_dw0;
     int no_success;     /* never fold the response into the data */
     int r2t_len;        /* R2T in pieces of this; 0: all at once */
@@ -291,6 +292,8 @@ static inline void fake_fabrics(struct fake_conn *c, const struct fl_nvme_sqe *s
             fake_set(f->kato_seen, le32_get(con->kato));
         if (fake_get(f->connect_status))
             fake_respond(c, cid, f->connect_dw0, (fl_nvme_status)fake_get(f->connect_status));
+        else if (c->qid && fake_take(&f->held_count))
+            fake_respond(c, cid, 0, FL_NVME_SC_CMD_SEQ_ERROR | FL_NVME_DNR);
         else
             fake_respond(c, cid, 1, 0);
         return;
