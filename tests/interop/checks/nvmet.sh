@@ -39,12 +39,13 @@ check_read_write() { round_trip "$url?ns=1"; }
 check_digests() { round_trip "$url?ns=1&hdgst=1&ddgst=1"; round_trip "$url?ns=1&hdgst=1"; round_trip "$url?ns=1&ddgst=1"; }
 check_blocks_4096() { round_trip "$url?ns=2"; round_trip "$url?ns=4&hdgst=1&ddgst=1"; }
 check_queues() { round_trip "$url?ns=3&queues=4"; }
-check_copy() {
+check_copy() {     # the small namespace, since a whole one is copied
+  local small="nvme+tcp://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-ok"
   data
-  fl copy "file:$L/data" "$url?ns=3" --verify
-  fl copy "$url?ns=3&ddgst=1" "file:$L/copied,size=64M" --verify
+  fl copy "file:$L/data" "$small" --verify
+  fl copy "$small&ddgst=1" "file:$L/copied,size=16M" --verify
   cmp -n 8388608 "$L/data" "$L/copied"
-  fl copy "$url?ns=3" "$url?ns=4" --verify
+  fl copy "$small" "$url?ns=4&hdgst=1" --verify
 }
 check_bench() {
   fl bench "$url?ns=1" --rw randread --bs 4k --depth 8 --seconds 2 --json >"$L/j"; cat "$L/j"
