@@ -644,6 +644,71 @@ static void case_H1_one_dead_target(void **state)
     }
 }
 
+/* H1, the other way to be dead: an address that does not even take the connection. */
+static void case_H1_connect_that_hangs(void **state)
+{
+    struct fake *f = fake_start();
+    struct fl_device *dev = open_with(f, &quick), *dead;
+    struct fl_queue *q = queue_of(dev, 4);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int fds[8], lfd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), before = fake_get(f->nr_keep_alives);
+    struct fl_device_options o = quick;
+    struct fl_error err = {0};
+    char url[128];
+    uint8_t buf[512];
+    uint64_t start;
+
+    assert_int_equal(bind(lfd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(lfd, 0), 0);
+    getsockname(lfd, (struct sockaddr *)&a, &len);
+    for (int i = 0; i < 8; i++) { /* nobody accepts: the queue is full soon, and then nothing is answered */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        connect(fds[i], (struct sockaddr *)&a, sizeof(a));
+    }
+    snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" FAKE_NQN "?ns=1", ntohs(a.sin_port));
+    o.connect_timeout_ms = 1500;
+    start = fl_now_ns();
+    assert_int_equal(fl_device_open(url, &o, &dead, &err), -ETIMEDOUT);
+    assert_true(strstr(err.text, "TCP connect") != NULL);
+    assert_true(fl_now_ns() - start < 3 * FL_NS_PER_S);
+    assert_true(fake_get(f->nr_keep_alives) - before >= 2); /* of 500 ms each, meanwhile */
+    assert_int_equal(fake_get(f->nr_accepted), 2);
+    fl_error_clear(&err);
+    assert_int_equal(fl_read(q, buf, 0, 512, &err), 0);
+    for (int i = 0; i < 8; i++)
+        close(fds[i]);
+    close(lfd);
+    fl_queue_destroy(q);
+    fl_device_close(dev);
+    fake_end(f);
+}
+
+/* T3: nothing but keep-alive decides. A quiet queue and a slow command outlast every time-out of the set-up. */
+static void case_T3_quiet_and_slow(void **state)
+{
+    struct fake *f = fake_start();
+    struct fl_device_options o = quick;
+    struct fl_device *dev;
+    struct fl_queue *q;
+    uint8_t buf[512];
+    struct fl_error err = {0};
+
+    o.connect_timeout_ms = 400;
+    o.kato_ms = 400;
+    dev = open_with(f, &o);
+    q = queue_of(dev, 4);
+    usleep(900000);
+    assert_int_equal(fl_read(q, buf, 0, 512, &err), 0);
+    fake_set(f->delay_ms, 900);
+    assert_int_equal(fl_write(q, buf, 0, 512, &err), 0);
+    assert_int_equal(fake_get(f->nr_accepted), 2);
+    assert_true(fake_get(f->nr_keep_alives) >= 4);
+    fl_queue_destroy(q);
+    fl_device_close(dev);
+    fake_end(f);
+}
+
 static void another_namespace_is_not_taken_for_ours(void **state)
 {
     struct fake *f = fake_start();
@@ -796,7 +861,9 @@ int main(void)
                        cmocka_unit_test(queue_loss_alone_is_mended),
                        cmocka_unit_test(closed_queue_that_is_still_held),
                        cmocka_unit_test(unanswered_io_makes_the_queue_reconnect), cmocka_unit_test(case_H3_cable_pulled),
-                       cmocka_unit_test(case_H1_one_dead_target), cmocka_unit_test(another_namespace_is_not_taken_for_ours),
+                       cmocka_unit_test(case_H1_one_dead_target),
+                       cmocka_unit_test(case_H1_connect_that_hangs), cmocka_unit_test(case_T3_quiet_and_slow),
+                       cmocka_unit_test(another_namespace_is_not_taken_for_ours),
                        cmocka_unit_test(namespace_event_brings_the_new_size), cmocka_unit_test(descriptor_wakes),
                        cmocka_unit_test(destroy_cancels), cmocka_unit_test(admin_commands));
 }

@@ -75,6 +75,7 @@ struct fake {
     int held_count;     /* the next Connects of I/O queues: the queue is still there */
     uint32_t connect_dw0;
     int no_success;     /* never fold the response into the data */
+    int delay_ms;       /* an I/O takes so long */
     int r2t_len;        /* R2T in pieces of this; 0: all at once */
     int nr_namespaces;
     uint8_t uuid0;
@@ -417,6 +418,8 @@ static inline bool fake_io(struct fake_conn *c, const struct fl_nvme_sqe *sqe, c
     bool ok = true;
 
     fake_inc(f->nr_io);
+    if (fake_get(f->delay_ms))
+        usleep((useconds_t)fake_get(f->delay_ms) * 1000);
     if (fake_get(f->mute_io))
         return true;
     if (fake_take(&f->drop_count))

@@ -357,6 +357,64 @@ static void case_A12_host_sees_the_new_size(void **state)
     real_end(t);
 }
 
+/* ---- the target goes and comes back ---- */
+
+static void never(struct fl_io *io, int result)
+{
+    *(int *)io->user = result;
+}
+
+static void target_restarts(void **state)
+{
+    char path[] = "/tmp/fl-restart-XXXXXX", spec[64];
+    int fd = mkstemp(path);
+    struct real_options ro = {.capsule_len = -1, .spec = {spec}};
+    struct fl_device_options o = host_a;
+    struct real *t;
+    struct fl_device *dev;
+    struct fl_queue *q;
+    uint8_t out[4096], in[4096];
+    struct fl_error err = {0};
+    uint64_t seed = 1;
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 16 << 20), 0);
+    close(fd);
+    snprintf(spec, sizeof(spec), "file:%s", path);
+    t = real_start(&ro);
+    ro.port = (uint16_t)atoi(strrchr(t->discovery, ':') + 1);
+    o.reconnect_delay_ms = 50;
+    dev = open_url(t->url, &o);
+    q = queue_of(dev, 8);
+    for (int i = 0; i < 3; i++) {
+        struct iovec iov = {out, sizeof(out)};
+        int result = 1;
+        struct fl_io io = {.op = FL_IO_WRITE, .off = (uint64_t)i * 4096, .len = 4096, .iov = &iov, .nr_iov = 1, .done = never,
+                           .user = &result};
+
+        fill(out, sizeof(out), &seed);
+        real_end(t);
+        assert_int_equal(fl_submit(q, &io), 0); /* while nobody is there */
+        for (int k = 0; k < 20; k++) {
+            fl_queue_poll(q);
+            usleep(1000);
+        }
+        assert_int_equal(result, 1);
+        t = real_start(&ro);
+        while (result == 1)
+            if (fl_queue_poll(q) == 0)
+                fl_queue_wait(q, 100);
+        assert_int_equal(result, 0);
+        if (fl_read(q, in, (uint64_t)i * 4096, 4096, &err) < 0)
+            fail_msg("%s", err.text);
+        assert_memory_equal(in, out, sizeof(in));
+    }
+    fl_queue_destroy(q);
+    fl_device_close(dev);
+    real_end(t);
+    unlink(path);
+}
+
 /* ---- T15: addresses, each in a network namespace of its own ---- */
 
 static bool add_ip6(const char *text, int prefix)
@@ -447,5 +505,6 @@ int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(lengths_at_the_borders), cmocka_unit_test(all_operations),
                        cmocka_unit_test(refuses_with_words), cmocka_unit_test(discovers),
-                       cmocka_unit_test(case_A12_host_sees_the_new_size), cmocka_unit_test(case_T15_ipv6));
+                       cmocka_unit_test(case_A12_host_sees_the_new_size), cmocka_unit_test(target_restarts),
+                       cmocka_unit_test(case_T15_ipv6));
 }
