@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -313,6 +314,29 @@ static void quiet_host_costs_nothing(void **state)
     world_fini(&w);
 }
 
+/* No descriptor is left for the connection that waits: the loop sleeps, and takes it when there is one again.
+ */
+static void out_of_descriptors(void **state)
+{
+    struct rlimit old, low;
+    struct world w;
+    int fd, next;
+
+    world_init(&w, "127.0.0.1", NULL, 8);
+    fd = dial(&w);
+    next = dup(fd);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &old);
+    low = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    assert_true(idle_share(&w, 250) < 0.1);
+    assert_int_equal(w.script.nr_opened, 0);
+    setrlimit(RLIMIT_NOFILE, &old);
+    assert_true(turn_until(&w, &w.script.nr_opened, 1));
+    close(fd);
+    world_fini(&w);
+}
+
 static void case_T1_port_scanner(void **state)
 {
     struct fl_listen_options options = {.close_timeout_ms = 200, .setup_timeout_ms = 300};
@@ -553,7 +577,8 @@ int main(void)
         cmocka_unit_test(reads_and_writes), cmocka_unit_test(host_reads_late),
         cmocka_unit_test(completes_later_and_for_many), cmocka_unit_test(listening_tells_why_not),
         cmocka_unit_test(both_families_on_one_port), cmocka_unit_test(quiet_host_costs_nothing),
-        cmocka_unit_test(case_T1_port_scanner), cmocka_unit_test(case_T1_goodbye_nobody_takes),
+        cmocka_unit_test(out_of_descriptors), cmocka_unit_test(case_T1_port_scanner),
+        cmocka_unit_test(case_T1_goodbye_nobody_takes),
         cmocka_unit_test(goodbye_reaches_a_host_that_goes_on_sending),
         cmocka_unit_test(silent_peer_is_dropped_in_set_up), cmocka_unit_test(case_T3_healthy_but_quiet),
         cmocka_unit_test(case_T14_reset_in_every_state), cmocka_unit_test(connection_moves_to_another_loop));

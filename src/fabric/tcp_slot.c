@@ -68,16 +68,16 @@ int fl_tcp_stash_reserve(struct fl_tcp_target *t)
 
 uint8_t *fl_tcp_stash_get(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
 {
-    assert(!slot->stashed && (size_t)(slot->index + 1) * t->stash_stride <= t->stash.len);
-    slot->stashed = true;
+    assert(!slot->stash && (size_t)(slot->index + 1) * t->stash_stride <= t->stash.len);
+    slot->stash = t->stash.base + (size_t)slot->index * t->stash_stride;
     t->nr_stashed++;
     t->stash_peak = FL_MAX(t->stash_peak, slot->index);
-    return t->stash.base + (size_t)slot->index * t->stash_stride;
+    return slot->stash;
 }
 
 void fl_tcp_stash_put(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
 {
-    slot->stashed = false;
+    slot->stash = NULL;
     if (--t->nr_stashed)
         return;
     /* After a time of want the memory is given back; a little of it stays. */

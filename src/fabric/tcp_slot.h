@@ -28,7 +28,7 @@ struct fl_tcp_slot {
     struct fl_tcp_slot *next_free;
     uint32_t index;
     uint8_t state;
-    bool stashed;
+    uint8_t *stash; /* where its in-capsule data waits, or NULL */
     bool digest_bad;         /* of some H2CData */
     uint32_t asked, arrived; /* bytes of data_len that R2Ts were sent for, and that are there */
     struct fl_tcp_window windows[FL_TCP_TARGET_MAX_R2T]; /* the first nr_r2t */

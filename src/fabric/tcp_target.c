@@ -128,7 +128,7 @@ static int take_ic_req(struct fl_tcp_target *t, const struct fl_tcp_ic_req *req,
 
 static void release_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
 {
-    if (slot->stashed)
+    if (slot->stash)
         fl_tcp_stash_put(t, slot);
     t->conn.handler->released(&slot->cmd);
     fl_tcp_slot_put(t, slot);
@@ -187,7 +187,7 @@ static void start_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot, const s
     slot->state = FL_TCP_SLOT_TARGET;
     t->nr_active++;
     t->conn.handler->command(cmd);
-    if (slot->state == FL_TCP_SLOT_TARGET && cmd->capsule_data && !slot->stashed)
+    if (slot->state == FL_TCP_SLOT_TARGET && cmd->capsule_data && !slot->stash)
         put_aside(t, slot);
 }
 
@@ -239,7 +239,7 @@ static int take_capsule_data(struct fl_tcp_target *t, const union fl_tcp_pdu *pd
         return 0;
     }
     t->receiving = NULL;
-    start_cmd(t, slot, &pdu->cmd.sqe, t->stash.base + (size_t)slot->index * t->stash_stride, len, digest_ok);
+    start_cmd(t, slot, &pdu->cmd.sqe, slot->stash, len, digest_ok);
     return 0;
 }
 
@@ -288,7 +288,7 @@ void fl_tcp_target_fetch(struct fl_cmd *cmd)
     if (cmd->in_capsule) {
         if (cmd->capsule_data)
             memcpy(cmd->data, cmd->capsule_data, cmd->data_len);
-        if (slot->stashed)
+        if (slot->stash)
             fl_tcp_stash_put(t, slot);
         finish_fetch(slot, 0);
         return;

@@ -372,6 +372,29 @@ static void large_capsule(void **state)
     world_destroy(w);
 }
 
+/* Connect's data waits while the depth and the limits that it asks for are set. */
+static void limits_change_while_data_waits(void **state)
+{
+    struct world *w = world_create(&plain, 0);
+
+    test_host_ic(&w->host, true, true, 4, 1);
+    send_capsule_write(w, 1, 100, 1024, SCRIPT_HOLD);
+    assert_int_equal(fl_conn_set_depth(w->script.conn, 128), 0);
+    fl_conn_set_capsule_len(w->script.conn, 65536);
+    assert_int_equal(fl_conn_set_depth(w->script.conn, 256), 0);
+    for (uint16_t i = 2; i < 200; i++)
+        send_capsule_write(w, i, i, 8192, SCRIPT_HOLD);
+    fl_conn_set_capsule_len(w->script.conn, 16);
+    while (script_go(&w->script))
+        ;
+    test_host_pump(&w->host);
+    for (uint16_t i = 1; i < 200; i++)
+        test_host_expect_resp(&w->host, i, 0);
+    assert_int_equal(w->script.nr_wrong_data, 0);
+    assert_int_equal(fl_conn_set_depth(w->script.conn, 20000), -EINVAL);
+    world_destroy(w);
+}
+
 static void sgl_forms(void **state)
 {
     struct {
@@ -863,13 +886,13 @@ int main(void)
         cmocka_unit_test(command_is_released_when_its_data_left),
         cmocka_unit_test(identifier_used_again_at_once), cmocka_unit_test(write_by_r2t),
         cmocka_unit_test(several_r2ts_outstanding), cmocka_unit_test(in_capsule_data_waits_for_a_buffer),
-        cmocka_unit_test(large_capsule), cmocka_unit_test(sgl_forms),
-        cmocka_unit_test(more_commands_than_agreed), cmocka_unit_test(host_that_does_not_listen),
-        cmocka_unit_test(target_closes), cmocka_unit_test(target_closes_from_outside),
-        cmocka_unit_test(case_T4_header_length_lies), cmocka_unit_test(case_T5_data_nobody_asked_for),
-        cmocka_unit_test(case_T5_old_tag), cmocka_unit_test(case_T6_data_out_of_range),
-        cmocka_unit_test(case_T6_data_goes_backwards), cmocka_unit_test(case_T6_sgl_of_4_gib),
-        cmocka_unit_test(case_T7_data_pdu_at_the_limit),
+        cmocka_unit_test(large_capsule), cmocka_unit_test(limits_change_while_data_waits),
+        cmocka_unit_test(sgl_forms), cmocka_unit_test(more_commands_than_agreed),
+        cmocka_unit_test(host_that_does_not_listen), cmocka_unit_test(target_closes),
+        cmocka_unit_test(target_closes_from_outside), cmocka_unit_test(case_T4_header_length_lies),
+        cmocka_unit_test(case_T5_data_nobody_asked_for), cmocka_unit_test(case_T5_old_tag),
+        cmocka_unit_test(case_T6_data_out_of_range), cmocka_unit_test(case_T6_data_goes_backwards),
+        cmocka_unit_test(case_T6_sgl_of_4_gib), cmocka_unit_test(case_T7_data_pdu_at_the_limit),
         cmocka_unit_test(case_T11_data_digest_error_fails_one_command),
         cmocka_unit_test(case_T11_digest_error_in_one_of_several_pdus),
         cmocka_unit_test(case_T11_header_digest_error_ends_it), cmocka_unit_test(case_T13_small_capsules),
