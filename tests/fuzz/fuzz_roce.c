@@ -103,7 +103,9 @@ static void packet(struct fl_roce_qp *qp, struct input *in, uint64_t now)
 {
     static uint8_t bytes[FL_IB_HDRS_MAX + 4100];
     static const uint8_t services[] = {[IBV_QPT_RC] = 0, [IBV_QPT_UC] = 0x20, [IBV_QPT_UD] = 0x60};
-    uint8_t opcode = (byte(in) & 0x1f) | services[qp->cap.type], how = byte(in);
+    uint8_t what = byte(in), how = byte(in);
+    uint8_t opcode = what >= 0xf0 ? FL_IB_OPCODE_CNP : (what & 0x1f) | services[qp->cap.type];
+    struct fl_roce_meta meta = {.ce = how & 32};
     const struct fl_ib_opcode *op = &fl_ib_opcodes[opcode];
     if (!op->name)
         return;
@@ -131,7 +133,7 @@ static void packet(struct fl_roce_qp *qp, struct input *in, uint64_t now)
     memset(bytes + op->hdr_len, how, len + 3);
     struct fl_ib_packet view;
     if (!fl_ib_packet_view(&view, bytes, op->hdr_len + len + (-len & 3)))
-        fl_roce_qp_rx(qp, &view, NULL, now);
+        fl_roce_qp_rx(qp, &view, &meta, now);
 }
 
 static void drain(struct fl_roce_qp *qp, uint64_t now)

@@ -20,6 +20,7 @@ static const char *const scenarios[] = {"calm", "lossy", "bad request", "dead ne
 static int run_seeds(uint64_t first, uint64_t count)
 {
     uint64_t nr_packets = 0, nr_dropped = 0, nr_repeated = 0, nr_reordered = 0, nr_corrupted = 0;
+    uint64_t nr_marked = 0, nr_paused = 0;
     unsigned nr_of[NR_SCENARIOS] = {0};
     for (uint64_t seed = first; seed < first + count; seed++) {
         int r = sim_run(&world, seed, false);
@@ -33,18 +34,22 @@ static int run_seeds(uint64_t first, uint64_t count)
         nr_repeated += world.nr_repeated;
         nr_reordered += world.nr_reordered;
         nr_corrupted += world.nr_corrupted;
+        nr_marked += world.nr_marked;
+        nr_paused += world.nr_paused;
     }
-    printf("%llu seeds, %llu packets: %llu dropped, %llu repeated, %llu reordered, %llu corrupted\n",
+    printf("%llu seeds, %llu packets: %llu dropped, %llu repeated, %llu reordered, %llu corrupted, %llu "
+           "marked, %llu paused\n",
            (unsigned long long)count, (unsigned long long)nr_packets, (unsigned long long)nr_dropped,
            (unsigned long long)nr_repeated, (unsigned long long)nr_reordered,
-           (unsigned long long)nr_corrupted);
+           (unsigned long long)nr_corrupted, (unsigned long long)nr_marked, (unsigned long long)nr_paused);
     for (int i = 0; i < NR_SCENARIOS; i++) {
         printf("%s %u%s", scenarios[i], nr_of[i], i + 1 < NR_SCENARIOS ? ", " : "\n");
         if (count >= 100 && !nr_of[i])
             return 1;
     }
     /* A kind of damage that never happened was not tried. */
-    return count >= 100 && !(nr_dropped && nr_repeated && nr_reordered && nr_corrupted);
+    return count >= 100 &&
+           !(nr_dropped && nr_repeated && nr_reordered && nr_corrupted && nr_marked && nr_paused);
 }
 
 static int try_faults(uint64_t count)

@@ -91,6 +91,10 @@ static void schedule(struct world *w, struct packet packet)
     } else {
         at = *last = at > *last ? at : *last;
     }
+    if (at >= w->pause_at && at < w->pause_end) {
+        at = w->pause_end;
+        w->nr_paused++;
+    }
     packet.at = at;
     packet.order = w->order++;
     push(w, packet);
@@ -130,6 +134,8 @@ void net_send(struct side *from, const struct fl_roce_tx *tx)
         return;
     }
     trace(w, "send", &p);
+    p.ce = chance(w, w->mark);
+    w->nr_marked += p.ce;
     if (chance(w, w->repeat)) {
         w->nr_repeated++;
         schedule(w, copy_of(w, &p));
@@ -156,7 +162,8 @@ void net_deliver(struct world *w)
         HOLDS(w, !fl_ib_packet_view(&view, p.bytes, p.len - FL_IB_ICRC_LEN), "a packet of ours is malformed");
         HOLDS(w, view.qpn == p.to->qp.cap.qpn, "a packet to queue pair %u comes to %u", view.qpn,
               p.to->qp.cap.qpn);
-        fl_roce_qp_rx(&p.to->qp, &view, NULL, w->now);
+        struct fl_roce_meta meta = {.ce = p.ce};
+        fl_roce_qp_rx(&p.to->qp, &view, &meta, w->now);
         p.to->pump_at = w->now + below(w, 3000);
     }
     free(p.bytes);

@@ -32,6 +32,9 @@ static void choose(struct world *w)
         w->repeat = below(w, 3) ? below(w, 600) : 0;
         w->reorder = below(w, 3) ? below(w, 600) : 0;
         w->corrupt = below(w, 3) ? below(w, 200) : 0;
+        w->mark = below(w, 3) ? 0 : below(w, 3000);
+        w->pause_at = below(w, 3000000);
+        w->pause_end = below(w, 2) ? w->pause_at + below(w, 500000) : 0;
     }
     w->nr_sides = 2 * (1 + (int)below(w, below(w, 4) ? 1 : MAX_CONNS));
 }
@@ -53,6 +56,7 @@ static void choose_attrs(struct world *w, struct side *a, struct side *b)
         .rnr_retry = 7,
         .min_rnr_timer = (uint8_t)(1 + below(w, 12)),
         .window = 1 + below(w, 64),
+        .line_rate = 1000000000ull * (1 + below(w, 12)),
     };
     a->qp.attr = b->qp.attr = attr;
     a->qp.attr.sq_psn = b->qp.attr.rq_psn = some_psn(w);

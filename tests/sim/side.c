@@ -411,8 +411,9 @@ static void check_failure(struct side *s)
     struct world *w = s->world;
     if (s->failed == IBV_WC_SUCCESS || s->failed == IBV_WC_WR_FLUSH_ERR)
         return; /* a peer's fault brings this side to ERR, and all of it is flushed */
+    /* The refusal was lost, or overtook answers that had to come first: the peer says it once. */
     if (s->failed == IBV_WC_RETRY_EXC_ERR) {
-        HOLDS(w, w->scenario == DEAD || (w->scenario == BAD_OP && (w->drop || w->corrupt)),
+        HOLDS(w, w->scenario == DEAD || (w->scenario == BAD_OP && (w->drop || w->corrupt || w->reorder)),
               "side %d: retries used up at message %d", s->id, s->failed_at);
         return;
     }

@@ -67,6 +67,7 @@ struct packet {
     uint64_t at, order;
     struct side *to;
     uint16_t src_port, id;
+    bool ce;
     uint32_t len; /* with ICRC */
     uint8_t *bytes;
 };
@@ -76,14 +77,15 @@ struct world {
     enum scenario scenario;
     enum ibv_qp_type type;
     /* out of 10,000 */
-    unsigned drop, repeat, reorder, corrupt;
+    unsigned drop, repeat, reorder, corrupt, mark;
+    uint64_t pause_at, pause_end; /* nothing arrives in between */
     uint64_t latency, jitter, dead_at, last_at[2 * MAX_CONNS];
     struct side sides[2 * MAX_CONNS];
     int nr_sides;
     struct packet *heap;
     size_t nr_heap, cap_heap, max_heap;
     bool trace;
-    uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_events;
+    uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused, nr_events;
     jmp_buf broken;
     char why[256];
 };

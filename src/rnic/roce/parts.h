@@ -36,7 +36,9 @@ static inline void *fl_roce_tx_hdr(struct fl_roce_tx *tx, uint8_t at)
 void fl_roce_tx_end(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t payload_len);
 
 /* requester.c */
-bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
+bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx, bool open);
+/* The rate alone may hold it back. */
+bool fl_roce_has_data(const struct fl_roce_qp *qp);
 void fl_roce_requester_reset(struct fl_roce_qp *qp);
 static inline struct fl_roce_swqe *fl_roce_swqe_at(struct fl_roce_qp *qp, uint32_t i)
 {
@@ -86,10 +88,11 @@ enum fl_roce_verdict fl_roce_inbound(struct fl_roce_qp *qp, const struct fl_ib_p
 /* rd.c: READ and atomic requests and their answers */
 enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
 void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
-struct fl_roce_rd *fl_roce_rd_pending(struct fl_roce_qp *qp);
+struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp);
 
 /* respond.c */
-bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx);
+/* open: data may leave, too. */
+bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool open);
 
 /* datagram.c */
 void fl_roce_datagram(struct fl_roce_qp *qp, const struct fl_ib_packet *packet,

@@ -126,6 +126,7 @@ static int enter_rts(struct fl_roce_qp *qp, const struct fl_roce_attr *attr)
     qp->attr.max_rd_atomic = attr->max_rd_atomic;
     qp->attr.window = attr->window ? attr->window : WINDOW_DEFAULT;
     qp->timeout_ns = fl_ib_ack_timeout_ns(attr->timeout);
+    qp->cc = (struct fl_roce_congestion){.line_rate = attr->line_rate};
     fl_roce_requester_reset(qp);
     return 0;
 }
@@ -209,16 +210,42 @@ void fl_roce_tx_end(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t paylo
     qp->stats.tx_len += payload_len;
 }
 
-bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
+static bool next_packet(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
 {
     bool answers = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
                    qp->resp.failed;
+    bool open = fl_roce_congestion_open(&qp->cc, now);
+    qp->held = !open;
     qp->turn = !qp->turn; /* else a long READ keeps our own requests back, or they its answers */
-    if (qp->turn && answers && fl_roce_respond_next(qp, tx))
+    if (qp->turn && answers && fl_roce_respond_next(qp, tx, open))
         return true;
-    if (qp->state != IBV_QPS_RESET && fl_roce_request_next(qp, now, tx))
+    if (qp->state != IBV_QPS_RESET && fl_roce_request_next(qp, now, tx, open))
         return true;
-    return !qp->turn && answers && fl_roce_respond_next(qp, tx);
+    return !qp->turn && answers && fl_roce_respond_next(qp, tx, open);
+}
+
+bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
+{
+    if (!next_packet(qp, now, tx))
+        return false;
+    if (tx->nr_iov > 1)
+        fl_roce_congestion_sent(&qp->cc, tx->len, now);
+    return true;
+}
+
+/* True: the packet was about congestion and nothing else. */
+static bool take_congestion(struct fl_roce_qp *qp, const struct fl_ib_packet *packet,
+                            const struct fl_roce_meta *meta, uint64_t now)
+{
+    if (packet->bth->opcode == FL_IB_OPCODE_CNP) {
+        qp->stats.nr_cnp_rx++;
+        fl_roce_congestion_cut(&qp->cc, now);
+        return true;
+    }
+    /* A datagram's sender is not known as a peer, so it is not told. */
+    if (meta && meta->ce && qp->cap.type != IBV_QPT_UD && fl_roce_congestion_marked(&qp->cc, now))
+        qp->resp.cnp_pending = true;
+    return false;
 }
 
 void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
@@ -230,8 +257,10 @@ void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, con
                  qp->state == IBV_QPS_SQE;
     qp->stats.nr_rx++;
     /* 10.9.3: the lower 15 bits of the P_Key say the partition */
-    if (!ready || qp->resp.failed || packet->bth->opcode >> 5 != services[qp->cap.type] ||
-        (be16_get(packet->bth->pkey) ^ qp->attr.pkey) & 0x7fff) {
+    bool ours = ready && !qp->resp.failed && !((be16_get(packet->bth->pkey) ^ qp->attr.pkey) & 0x7fff);
+    if (ours && take_congestion(qp, packet, meta, now))
+        return;
+    if (!ours || packet->bth->opcode >> 5 != services[qp->cap.type]) {
         qp->stats.nr_dropped++;
         return;
     }
@@ -246,7 +275,10 @@ void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, con
 
 uint64_t fl_roce_qp_deadline(const struct fl_roce_qp *qp)
 {
-    return qp->req.timeout_at < qp->req.rnr_at ? qp->req.timeout_at : qp->req.rnr_at;
+    uint64_t at = qp->req.timeout_at < qp->req.rnr_at ? qp->req.timeout_at : qp->req.rnr_at;
+    if (qp->held && fl_roce_has_data(qp) && qp->cc.next_at < at)
+        at = qp->cc.next_at;
+    return at;
 }
 
 void fl_roce_qp_tick(struct fl_roce_qp *qp, uint64_t now)

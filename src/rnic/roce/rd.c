@@ -6,7 +6,7 @@
  */
 #include "rnic/roce/parts.h"
 
-static struct fl_roce_rd *rd_at(struct fl_roce_qp *qp, uint32_t i)
+static struct fl_roce_rd *rd_at(const struct fl_roce_qp *qp, uint32_t i)
 {
     return &qp->resp.rd[(qp->resp.rd_head + i) % qp->attr.max_dest_rd_atomic];
 }
@@ -153,7 +153,7 @@ void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     rd->pending = true;
 }
 
-struct fl_roce_rd *fl_roce_rd_pending(struct fl_roce_qp *qp)
+struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp)
 {
     for (uint32_t i = 0; i < qp->resp.nr_rd; i++)
         if (rd_at(qp, i)->pending)

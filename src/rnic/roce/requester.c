@@ -299,12 +299,21 @@ static void tell_drained(struct fl_roce_qp *qp)
         qp->ops->event(qp, IBV_EVENT_SQ_DRAINED);
 }
 
-bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
+bool fl_roce_has_data(const struct fl_roce_qp *qp)
+{
+    const struct fl_roce_requester *req = &qp->req;
+    if (fl_roce_rd_pending(qp))
+        return true;
+    return req->cur != req->tail && req->rnr_at == FL_ROCE_NEVER &&
+           (uint32_t)fl_psn_diff(req->psn_next, req->psn_una) < qp->attr.window;
+}
+
+bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx, bool open)
 {
     struct fl_roce_requester *req = &qp->req;
     complete_unreliable(qp);
     tell_drained(qp);
-    if (req->rnr_at != FL_ROCE_NEVER)
+    if (!open || req->rnr_at != FL_ROCE_NEVER)
         return false;
     /* 10.3.1.5: in SQD the message that was begun goes on, and what was lost is sent again */
     if (qp->state != IBV_QPS_RTS &&
@@ -330,7 +339,9 @@ bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx
     qp->stats.nr_resent += again;
     if (fl_psn_diff(req->psn_next, req->psn_max) > 0)
         req->psn_max = req->psn_next;
-    if (qp->cap.type == IBV_QPT_RC && qp->timeout_ns && req->timeout_at == FL_ROCE_NEVER && !FAULT(4))
+    /* Under a low rate a message may take long to leave, which is no sign of loss. */
+    if (qp->cap.type == IBV_QPT_RC && qp->timeout_ns &&
+        (req->timeout_at == FL_ROCE_NEVER || qp->cc.limited) && !FAULT(4))
         req->timeout_at = now + qp->timeout_ns;
     return true;
 }

@@ -56,10 +56,28 @@ static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roc
     return true;
 }
 
-bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
+/* Annex A17.9.3: to the queue pair that sent what was marked, BECN set, 16 reserved bytes */
+static void put_cnp(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
+{
+    static uint8_t reserved[16];
+    fl_roce_tx_begin(tx, FL_IB_OPCODE_CNP, qp, 0);
+    fl_roce_tx_bth(tx)->ecn = FL_BTH_BECN;
+    tx->iov[tx->nr_iov++] = (struct iovec){reserved, sizeof(reserved)};
+    fl_roce_tx_end(qp, tx, sizeof(reserved));
+    qp->stats.nr_cnp_tx++;
+    qp->resp.cnp_pending = false;
+}
+
+bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool open)
 {
     struct fl_roce_responder *resp = &qp->resp;
+    if (resp->cnp_pending) {
+        put_cnp(qp, tx);
+        return true;
+    }
     struct fl_roce_rd *rd = fl_roce_rd_pending(qp);
+    if (rd && !open)
+        return false; /* an ACK must not pass it */
     if (rd) {
         uint32_t psn = fl_psn_add(rd->first_psn, rd->next);
         bool sent = true;

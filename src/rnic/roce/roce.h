@@ -22,6 +22,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "rnic/roce/congestion.h"
 #include "wire/ib.h"
 
 #define FL_ROCE_SGE_MAX           32
@@ -102,12 +103,14 @@ struct fl_roce_attr {
     uint8_t max_rd_atomic;      /* that we have on their way */
     uint8_t max_dest_rd_atomic; /* that the peer may have, at most that of the cap */
     uint32_t window;            /* packets not yet acknowledged, 0: default */
+    uint64_t line_rate;         /* of the port, bytes a second; 0: FL_ROCE_LINE_RATE */
 };
 
 /* What came with a packet */
 struct fl_roce_meta {
-    const uint8_t
-        *grh; /* UD: FL_ROCE_GRH_LEN bytes for the receive buffer; over IPv4 the header is their last 20 */
+    /* UD: FL_ROCE_GRH_LEN bytes for the receive buffer; over IPv4 the header is their last 20 */
+    const uint8_t *grh;
+    bool ce; /* the IP header's ECN field says that congestion was met */
 };
 
 /* One packet to be sent: iov[0] is BTH and extended headers, then payload by reference, then pad. It holds
@@ -127,9 +130,10 @@ struct fl_roce_stats {
     uint64_t nr_resent;                    /* packets sent again */
     uint64_t nr_nak_tx[5], nr_nak_rx[5];   /* enum fl_ib_nak */
     uint64_t nr_rnr_tx, nr_rnr_rx;
-    uint64_t nr_duplicates;   /* requests seen before */
-    uint64_t nr_stale;        /* responses to nothing that waits */
-    uint64_t nr_out_of_order; /* requests after a gap */
+    uint64_t nr_cnp_tx, nr_cnp_rx; /* congestion notifications */
+    uint64_t nr_duplicates;        /* requests seen before */
+    uint64_t nr_stale;             /* responses to nothing that waits */
+    uint64_t nr_out_of_order;      /* requests after a gap */
     uint64_t
         nr_dropped; /* not for us: wrong service, P_Key, Q_Key or state; UC and UD: no receive, bad length */
 };
@@ -199,7 +203,7 @@ struct fl_roce_responder {
     uint64_t va;
     uint32_t rkey, write_len, offset;
     /* answers to be sent, after those of rd[] */
-    bool ack_pending, nak_pending;
+    bool ack_pending, nak_pending, cnp_pending;
     uint8_t nak_syndrome;
     uint32_t ack_psn, nak_psn;
     struct fl_roce_rd *rd; /* ring of the last max_dest_rd_atomic requests */
@@ -220,6 +224,8 @@ struct fl_roce_qp {
     struct fl_roce_rq *rq, own_rq;
     struct fl_roce_requester req;
     struct fl_roce_responder resp;
+    struct fl_roce_congestion cc;
+    bool held; /* the rate held something back */
     bool turn; /* whose packet is next, when both sides have one */
 };
 
