@@ -2,6 +2,7 @@
 /*
  * sim [FIRST [COUNT]]   runs seeds; the first that breaks an invariant is told and ends it
  * sim --trace SEED      one seed, every packet and completion
+ * sim --pcap SEED FILE one seed, every packet sent as a capture for tshark and others
  * sim --faults COUNT    with each deliberate fault in the engine some of the first COUNT seeds must break
  */
 #include <stdio.h>
@@ -23,7 +24,7 @@ static int run_seeds(uint64_t first, uint64_t count)
     uint64_t nr_marked = 0, nr_paused = 0;
     unsigned nr_of[NR_SCENARIOS] = {0};
     for (uint64_t seed = first; seed < first + count; seed++) {
-        int r = sim_run(&world, seed, false);
+        int r = sim_run(&world, seed, false, NULL);
         if (r) {
             printf("seed %llu (%s): %s\n", (unsigned long long)seed, scenarios[world.scenario], world.why);
             return 1;
@@ -57,7 +58,7 @@ static int try_faults(uint64_t count)
     int missed = 0;
     for (fl_roce_fault = 1; fl_roce_fault <= NR_FAULTS; fl_roce_fault++) {
         uint64_t seed = 0;
-        while (seed < count && !sim_run(&world, seed, false))
+        while (seed < count && !sim_run(&world, seed, false, NULL))
             seed++;
         if (seed == count) {
             printf("fault %d: not noticed in %llu seeds\n", fl_roce_fault, (unsigned long long)count);
@@ -70,17 +71,32 @@ static int try_faults(uint64_t count)
     return missed != 0;
 }
 
+static int write_pcap(uint64_t seed, const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) {
+        perror(path);
+        return 2;
+    }
+    net_pcap_begin(f);
+    int r = sim_run(&world, seed, false, f);
+    return fclose(f) ? 2 : r;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && !strcmp(argv[1], "--faults"))
         return try_faults(strtoull(argv[2], NULL, 0));
     if (argc == 3 && !strcmp(argv[1], "--trace")) {
-        int r = sim_run(&world, strtoull(argv[2], NULL, 0), true);
+        int r = sim_run(&world, strtoull(argv[2], NULL, 0), true, NULL);
         printf("%s: %s\n", scenarios[world.scenario], r ? world.why : "all invariants hold");
         return r;
     }
+    if (argc == 4 && !strcmp(argv[1], "--pcap"))
+        return write_pcap(strtoull(argv[2], NULL, 0), argv[3]);
     if (argc > 3 || (argc > 1 && argv[1][0] == '-')) {
-        fprintf(stderr, "usage: %s [FIRST [COUNT]] | --trace SEED | --faults COUNT\n", argv[0]);
+        fprintf(stderr, "usage: %s [FIRST [COUNT]] | --trace SEED | --pcap SEED FILE | --faults COUNT\n",
+                argv[0]);
         return 2;
     }
     return run_seeds(argc > 1 ? strtoull(argv[1], NULL, 0) : 0, argc > 2 ? strtoull(argv[2], NULL, 0) : 300);

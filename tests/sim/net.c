@@ -68,6 +68,45 @@ static uint32_t icrc_of(const struct packet *p)
     return fl_icrc_rest(fl_icrc_ip4(&ip, p->len), p->bytes, p->len);
 }
 
+void net_pcap_begin(FILE *f)
+{
+    static const uint32_t header[6] = {0xa1b23c4d, 0x00040002, 0, 0, 65535, 101}; /* nanoseconds; raw IP */
+    fwrite(header, sizeof(header), 1, f);
+}
+
+static void write_pcap(struct world *w, const struct packet *p)
+{
+    uint32_t len = 28 + p->len;
+    uint32_t record[4] = {(uint32_t)(w->now / 1000000000), (uint32_t)(w->now % 1000000000), len, len};
+    struct {
+        uint8_t version, tos;
+        be16 len, id, fragment;
+        uint8_t ttl, protocol;
+        be16 sum;
+        be32 src, dst;
+        be16 src_port, dst_port, udp_len, udp_sum;
+    } ip = {.version = 0x45,
+            .tos = 2,
+            .len = be16_of((uint16_t)len),
+            .id = be16_of(p->id),
+            .fragment = be16_of(0x4000),
+            .ttl = 64,
+            .protocol = 17,
+            .src = be32_of(0x7f000001),
+            .dst = be32_of(0x7f000002),
+            .src_port = be16_of(p->src_port),
+            .dst_port = be16_of(FL_ROCE_PORT),
+            .udp_len = be16_of((uint16_t)(8 + p->len))};
+    uint32_t sum = 0;
+    for (int i = 0; i < 10; i++)
+        sum += be16_get(((const be16 *)&ip)[i]);
+    sum = (sum & 0xffff) + (sum >> 16);
+    ip.sum = be16_of((uint16_t) ~((sum & 0xffff) + (sum >> 16)));
+    fwrite(record, sizeof(record), 1, w->pcap);
+    fwrite(&ip, sizeof(ip), 1, w->pcap);
+    fwrite(p->bytes, p->len, 1, w->pcap);
+}
+
 static void trace(struct world *w, const char *what, const struct packet *p)
 {
     if (!w->trace)
@@ -127,6 +166,8 @@ void net_send(struct side *from, const struct fl_roce_tx *tx)
     le32 icrc = le32_of(icrc_of(&p));
     memcpy(p.bytes + at, &icrc, sizeof(icrc));
     w->nr_packets++;
+    if (w->pcap)
+        write_pcap(w, &p);
     if (w->now >= w->dead_at || chance(w, w->drop)) {
         trace(w, "drop", &p);
         w->nr_dropped++;

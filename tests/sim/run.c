@@ -139,11 +139,12 @@ static void live(struct world *w)
         side_check_end(&w->sides[i]);
 }
 
-int sim_run(struct world *w, uint64_t seed, bool trace)
+int sim_run(struct world *w, uint64_t seed, bool trace, FILE *pcap)
 {
     memset(w, 0, sizeof(*w));
     w->seed = w->rng = seed;
     w->trace = trace;
+    w->pcap = pcap;
     int r = setjmp(w->broken);
     if (!r)
         live(w);

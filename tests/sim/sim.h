@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "rnic/roce/roce.h"
 
@@ -85,6 +86,7 @@ struct world {
     struct packet *heap;
     size_t nr_heap, cap_heap, max_heap;
     bool trace;
+    FILE *pcap; /* every packet sent goes there, too; NULL: nowhere */
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused, nr_events;
     jmp_buf broken;
     char why[256];
@@ -116,6 +118,7 @@ static inline uint64_t net_next(const struct world *w)
     return w->nr_heap ? w->heap[0].at : FL_ROCE_NEVER;
 }
 void net_fini(struct world *w);
+void net_pcap_begin(FILE *f);
 
 /* side.c */
 void side_make(struct world *w, struct side *s, struct side *peer, int id);
@@ -127,6 +130,6 @@ void side_check_end(struct side *s);
 void side_free(struct side *s);
 
 /* run.c: one seed from begin to end. 0, or 1 and world.why */
-int sim_run(struct world *w, uint64_t seed, bool trace);
+int sim_run(struct world *w, uint64_t seed, bool trace, FILE *pcap);
 
 #endif
