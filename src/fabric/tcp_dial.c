@@ -59,8 +59,8 @@ void fl_dial_stop(struct fl_dial *d)
     }
 }
 
-/* A connect to a port of this machine that nobody listens on may choose that very port as its own end and so meet
- * itself. */
+/* A connect to a port of this machine that nobody listens on may choose that very port as its own end and so
+ * meet itself. */
 static bool met_itself(int fd)
 {
     struct fl_addr a = {.len = sizeof(a.ss)}, b = {.len = sizeof(b.ss)};

@@ -121,6 +121,7 @@ static void does_not_take_itself_for_the_target(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(goes_on_where_one_is_refused), cmocka_unit_test(goes_on_beside_one_that_hangs),
-                       cmocka_unit_test(says_why_none_answers), cmocka_unit_test(does_not_take_itself_for_the_target));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(goes_on_where_one_is_refused), cmocka_unit_test(goes_on_beside_one_that_hangs),
+        cmocka_unit_test(says_why_none_answers), cmocka_unit_test(does_not_take_itself_for_the_target));
 }

@@ -26,10 +26,11 @@ static int fault_set(struct fl_tcp_fault *fault, enum fl_tcp_fes fes, uint32_t o
 /* ---- from the controller ---- */
 
 /*
- * The request that an identifier names. A free slot or an old generation means that the controller answers twice (a
- * response after SUCCESS, say): a PDU out of sequence.
+ * The request that an identifier names. A free slot or an old generation means that the controller answers
+ * twice (a response after SUCCESS, say): a PDU out of sequence.
  */
-static struct fl_tcp_req *find_req(struct fl_tcp_host *h, uint16_t cid, uint32_t offset, struct fl_tcp_fault *fault)
+static struct fl_tcp_req *find_req(struct fl_tcp_host *h, uint16_t cid, uint32_t offset,
+                                   struct fl_tcp_fault *fault)
 {
     uint16_t slot = cid & h->slot_mask;
     struct fl_tcp_req *req = slot < h->nr_reqs ? h->reqs[slot] : NULL;
@@ -49,8 +50,9 @@ static void finish(struct fl_tcp_host *h, struct fl_tcp_req *req)
 
 static void answered(struct fl_tcp_host *h, struct fl_tcp_req *req)
 {
-    /* A data digest error fails this command alone, and it may be sent again (transport specification 3.3.1.2.2). The
-     * same for success without all of the data: nothing that a caller could use. */
+    /* A data digest error fails this command alone, and it may be sent again (transport
+     * specification 3.3.1.2.2). The same for success without all of the data: nothing that a caller could
+     * use. */
     if (fl_unlikely(req->digest_bad || req->data_done < req->data_len) && !fl_nvme_cqe_status(&req->cqe))
         req->cqe.status = le16_of(FL_NVME_SC_TRANSIENT_TRANSPORT << 1);
     if (fl_unlikely(req->nr_r2t)) {
@@ -74,7 +76,8 @@ static int on_response(struct fl_tcp_host *h, const struct fl_tcp_resp *pdu, str
     return 0;
 }
 
-static int on_data(struct fl_tcp_host *h, const struct fl_tcp_data *pdu, uint32_t data_len, struct fl_tcp_fault *fault)
+static int on_data(struct fl_tcp_host *h, const struct fl_tcp_data *pdu, uint32_t data_len,
+                   struct fl_tcp_fault *fault)
 {
     struct fl_tcp_req *req = find_req(h, le16_get(pdu->cccid), 8, fault);
 
@@ -134,11 +137,12 @@ static int on_term(struct fl_tcp_host *h, const struct fl_tcp_term *pdu)
     h->term_fes = le16_get(pdu->fes);
     if (!h->term_fes)
         h->term_fes = UINT16_MAX; /* reserved, but it did come */
-    return fl_error_set(&h->err, -EPROTO, "the target ended the connection: %s (code %u, at %u)", fl_tcp_term_text(h->term_fes),
-                        h->term_fes, le32_get(pdu->fei));
+    return fl_error_set(&h->err, -EPROTO, "the target ended the connection: %s (code %u, at %u)",
+                        fl_tcp_term_text(h->term_fes), h->term_fes, le32_get(pdu->fei));
 }
 
-static int header(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, uint32_t data_len, struct fl_tcp_fault *fault)
+static int header(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, uint32_t data_len,
+                  struct fl_tcp_fault *fault)
 {
     struct fl_tcp_host *h = host_of(s);
 
@@ -190,8 +194,8 @@ void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_tcp_req *req, uint3
 /* ---- to the controller ---- */
 
 /* A PDU with len bytes of req's data from off on. */
-static void send_data(struct fl_tcp_host *h, struct fl_tcp_req *req, union fl_tcp_pdu *pdu, uint32_t hlen, uint32_t off,
-                      uint32_t len, void *token)
+static void send_data(struct fl_tcp_host *h, struct fl_tcp_req *req, union fl_tcp_pdu *pdu, uint32_t hlen,
+                      uint32_t off, uint32_t len, void *token)
 {
     size_t skip = req->iov_skip + off;
 
@@ -317,8 +321,9 @@ static int broken(struct fl_tcp_host *h)
 
     if (h->term_fes)
         return -EPROTO;
-    fl_error_set(&h->err, -EPROTO, "the target broke the protocol: %s (code %u) at byte %u of %s", fl_tcp_term_text(f->fes), f->fes,
-                 f->offset, s->bad_len ? fl_tcp_type_text(s->bad_pdu[0]) : "a PDU");
+    fl_error_set(&h->err, -EPROTO, "the target broke the protocol: %s (code %u) at byte %u of %s",
+                 fl_tcp_term_text(f->fes), f->fes, f->offset,
+                 s->bad_len ? fl_tcp_type_text(s->bad_pdu[0]) : "a PDU");
     fl_tcp_stream_send_raw(s, term, fl_tcp_term_encode(term, FL_TCP_HOST, f, s->bad_pdu, s->bad_len));
     return -EPROTO;
 }
@@ -332,7 +337,8 @@ int fl_tcp_host_rx_done(struct fl_tcp_host *h, size_t n)
 
 static const struct fl_tcp_stream_ops stream_ops = {.header = header, .payload = payload, .sent = sent};
 
-int fl_tcp_host_init(struct fl_tcp_host *h, const struct fl_tcp_host_ops *ops, const struct fl_tcp_host_options *options)
+int fl_tcp_host_init(struct fl_tcp_host *h, const struct fl_tcp_host_ops *ops,
+                     const struct fl_tcp_host_options *options)
 {
     int r;
 
@@ -342,8 +348,10 @@ int fl_tcp_host_init(struct fl_tcp_host *h, const struct fl_tcp_host_ops *ops, c
     while (1u << h->slot_bits < h->nr_reqs)
         h->slot_bits++;
     h->slot_mask = (uint16_t)((1u << h->slot_bits) - 1);
-    h->asked = (struct fl_tcp_ic){
-        .hdgst = options->hdgst, .ddgst = options->ddgst, .pda = FL_TCP_PDA_MIN, .nr_r2t = FL_TCP_HOST_NR_R2T};
+    h->asked = (struct fl_tcp_ic){.hdgst = options->hdgst,
+                                  .ddgst = options->ddgst,
+                                  .pda = FL_TCP_PDA_MIN,
+                                  .nr_r2t = FL_TCP_HOST_NR_R2T};
     h->reqs = calloc(h->nr_reqs, sizeof(h->reqs[0]));
     if (!h->reqs)
         return -ENOMEM;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host's side of one NVMe/TCP connection (one NVMe queue), without I/O: capsules out, data and responses in, R2T
- * answered. Whoever drives it moves the bytes of `stream` (see tcp_stream.h) and calls fl_tcp_host_pump before
- * sending.
+ * The host's side of one NVMe/TCP connection (one NVMe queue), without I/O: capsules out, data and responses
+ * in, R2T answered. Whoever drives it moves the bytes of `stream` (see tcp_stream.h) and calls
+ * fl_tcp_host_pump before sending.
  *
- * A request is the owner's memory and has a slot of its own, for good. Its command identifier is the slot's number and
- * a generation, so that an answer to an earlier use of the slot is recognised as stale.
+ * A request is the owner's memory and has a slot of its own, for good. Its command identifier is the slot's
+ * number and a generation, so that an answer to an earlier use of the slot is recognised as stale.
  */
 #ifndef FL_FABRIC_TCP_HOST_H
 #define FL_FABRIC_TCP_HOST_H
@@ -29,7 +29,8 @@ struct fl_tcp_host;
 enum fl_tcp_req_state {
     FL_TCP_REQ_IDLE,
     FL_TCP_REQ_SENT,     /* the controller has it, or will */
-    FL_TCP_REQ_ANSWERED, /* answered, but bytes of its data still wait to be sent: the buffer isn't free yet */
+    FL_TCP_REQ_ANSWERED, /* answered, but bytes of its data still wait to be sent: the buffer isn't free yet
+                          */
 };
 
 struct fl_tcp_req {
@@ -73,7 +74,8 @@ struct fl_tcp_guess {
     uint32_t mask, head, tail;
     uint32_t max;            /* how many to expect at a time: learned */
     uint32_t rest, rest_len; /* reads to go without, and how many the next time */
-    uint32_t nr, direct;     /* of the last fl_tcp_host_rx_iov: entries, and bytes before them that are no guess */
+    uint32_t nr,
+        direct; /* of the last fl_tcp_host_rx_iov: entries, and bytes before them that are no guess */
     uint8_t *buf;
     struct fl_tcp_expected {
         struct fl_tcp_req *req;
@@ -103,12 +105,13 @@ struct fl_tcp_host {
 
     struct fl_tcp_ic asked, agreed;
     bool ready;
-    uint16_t term_fes; /* C2HTermReq has come with this status */
+    uint16_t term_fes;   /* C2HTermReq has come with this status */
     struct fl_error err; /* why the stream is broken */
     struct fl_tcp_guess guess;
 };
 
-int fl_tcp_host_init(struct fl_tcp_host *host, const struct fl_tcp_host_ops *ops, const struct fl_tcp_host_options *options);
+int fl_tcp_host_init(struct fl_tcp_host *host, const struct fl_tcp_host_ops *ops,
+                     const struct fl_tcp_host_options *options);
 /* Requests in flight fall back to idle, without done(): what becomes of them is the owner's matter. */
 void fl_tcp_host_fini(struct fl_tcp_host *host);
 

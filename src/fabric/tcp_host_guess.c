@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guessing what comes next. A controller that answers reads in the order in which they were sent, each by one C2HData with
- * LAST and SUCCESS, sends bytes that are known in advance but for the data: so one readv can put many headers here and many
- * payloads straight into the callers' buffers, where else each small payload would pass the stream's buffer. Headers are then
- * compared whole with what was expected. From the first that differs on, nothing of the guess holds: what lies in the wrong
- * places is collected and goes the ordinary way, and guessing rests for a while, the longer the more often it was wrong.
+ * Guessing what comes next. A controller that answers reads in the order in which they were sent, each by one
+ * C2HData with LAST and SUCCESS, sends bytes that are known in advance but for the data: so one readv can put
+ * many headers here and many payloads straight into the callers' buffers, where else each small payload would
+ * pass the stream's buffer. Headers are then compared whole with what was expected. From the first that
+ * differs on, nothing of the guess holds: what lies in the wrong places is collected and goes the ordinary
+ * way, and guessing rests for a while, the longer the more often it was wrong.
  *
- * A buffer may so hold another read's data for a moment. It is ours until its own read has ended, and is filled again before.
+ * A buffer may so hold another read's data for a moment. It is ours until its own read has ended, and is
+ * filled again before.
  */
 #include "fabric/tcp_host.h"
 
@@ -16,10 +18,10 @@
 
 #include "base/util.h"
 
-#define MAX_LEN   8192u          /* payloads worth it; larger ones are read straight into place anyway */
-#define BUF_LEN   (132u << 10)   /* all that one guess can bring */
-#define MAX_STEPS 64             /* entries of the order looked at for one guess */
-#define MAX_REST  1024u          /* reads without a guess after a wrong one */
+#define MAX_LEN   8192u        /* payloads worth it; larger ones are read straight into place anyway */
+#define BUF_LEN   (132u << 10) /* all that one guess can bring */
+#define MAX_STEPS 64           /* entries of the order looked at for one guess */
+#define MAX_REST  1024u        /* reads without a guess after a wrong one */
 
 #define HDR_LEN sizeof(struct fl_tcp_data)
 _Static_assert(HDR_LEN == 24, "three words");
@@ -86,7 +88,8 @@ static bool as_expected(const struct fl_tcp_expected *e)
            word(&e->came, 2) == len;
 }
 
-/* Only between PDUs or in the payload of one that has its place, with nothing left over in the stream's buffer. */
+/* Only between PDUs or in the payload of one that has its place, with nothing left over in the stream's
+ * buffer. */
 static bool may_guess(struct fl_tcp_host *h, int n)
 {
     struct fl_tcp_guess *g = &h->guess;
@@ -155,8 +158,8 @@ static int feed(struct fl_tcp_host *h, const uint8_t *p, size_t len)
     return 0;
 }
 
-/* The guess was wrong from entry i on; n bytes lie there. All are copied before any goes to its place, which may be where
- * another still lies. */
+/* The guess was wrong from entry i on; n bytes lie there. All are copied before any goes to its place, which
+ * may be where another still lies. */
 static int unscramble(struct fl_tcp_host *h, uint32_t i, size_t n)
 {
     struct fl_tcp_guess *g = &h->guess;
@@ -177,7 +180,8 @@ static int unscramble(struct fl_tcp_host *h, uint32_t i, size_t n)
     return feed(h, g->buf, n);
 }
 
-/* The last one, of which only a part has come: header and then, where it lies already, the beginning of its payload. */
+/* The last one, of which only a part has come: header and then, where it lies already, the beginning of its
+ * payload. */
 static int begin(struct fl_tcp_host *h, const struct fl_tcp_expected *e, size_t n)
 {
     struct iovec iov[FL_TCP_STREAM_IOV_MAX];

@@ -10,10 +10,10 @@
 #include "base/util.h"
 #include "fabric/tcp_host.h"
 
-#define NR_REQS  4
-#define BUF_LEN  (300u << 10)
-#define OUT_LEN  (2u << 20)
-#define MAXH2C   8192u
+#define NR_REQS 4
+#define BUF_LEN (300u << 10)
+#define OUT_LEN (2u << 20)
+#define MAXH2C  8192u
 
 struct fix {
     struct fl_tcp_host h;
@@ -90,12 +90,13 @@ static int feed(struct fix *f, const void *bytes, size_t len)
 }
 
 /* A PDU as the controller sends it. Returns its length. */
-static size_t make_pdu(const struct fix *f, uint8_t *out, union fl_tcp_pdu *pdu, uint8_t type, uint8_t flags, const void *data,
-                       uint32_t len)
+static size_t make_pdu(const struct fix *f, uint8_t *out, union fl_tcp_pdu *pdu, uint8_t type, uint8_t flags,
+                       const void *data, uint32_t len)
 {
     uint8_t hlen = fl_tcp_hlen(type);
     bool dgst = type > FL_TCP_C2H_TERM;
-    uint32_t plen = fl_tcp_hdr_set(&pdu->hdr, type, flags, hlen, dgst && f->hdgst, dgst && f->ddgst && len, 4, len);
+    uint32_t plen = fl_tcp_hdr_set(&pdu->hdr, type, flags, hlen, dgst && f->hdgst, dgst && f->ddgst && len, 4,
+                                   len);
     le32 crc;
 
     memcpy(out, pdu, hlen);
@@ -112,8 +113,8 @@ static size_t make_pdu(const struct fix *f, uint8_t *out, union fl_tcp_pdu *pdu,
     return plen;
 }
 
-static size_t make_data(const struct fix *f, uint8_t *out, uint16_t cid, uint32_t off, const void *data, uint32_t len,
-                        uint8_t flags)
+static size_t make_data(const struct fix *f, uint8_t *out, uint16_t cid, uint32_t off, const void *data,
+                        uint32_t len, uint8_t flags)
 {
     union fl_tcp_pdu pdu = {.data = {.cccid = le16_of(cid), .datao = le32_of(off), .datal = le32_of(len)}};
 
@@ -128,7 +129,8 @@ static size_t make_resp(const struct fix *f, uint8_t *out, uint16_t cid, fl_nvme
     return make_pdu(f, out, &pdu, FL_TCP_RESP, 0, NULL, 0);
 }
 
-static size_t make_r2t(const struct fix *f, uint8_t *out, uint16_t cid, uint16_t ttag, uint32_t off, uint32_t len)
+static size_t make_r2t(const struct fix *f, uint8_t *out, uint16_t cid, uint16_t ttag, uint32_t off,
+                       uint32_t len)
 {
     union fl_tcp_pdu pdu = {
         .r2t = {.cccid = le16_of(cid), .ttag = le16_of(ttag), .r2to = le32_of(off), .r2tl = le32_of(len)}};
@@ -139,8 +141,12 @@ static size_t make_r2t(const struct fix *f, uint8_t *out, uint16_t cid, uint16_t
 /* Connected, four slots with buffers of a pattern. */
 static struct fix *connected(bool hdgst, bool ddgst, uint32_t chunk)
 {
-    const struct fl_tcp_host_options o = {
-        .hdgst = hdgst, .ddgst = ddgst, .nr_reqs = NR_REQS, .max_data_len = BUF_LEN, .rx_cap = 64u << 10, .guess = guess};
+    const struct fl_tcp_host_options o = {.hdgst = hdgst,
+                                          .ddgst = ddgst,
+                                          .nr_reqs = NR_REQS,
+                                          .max_data_len = BUF_LEN,
+                                          .rx_cap = 64u << 10,
+                                          .guess = guess};
     struct fl_tcp_ic ic = {.hdgst = hdgst, .ddgst = ddgst, .pda = 4, .maxh2cdata = MAXH2C};
     struct fix *f = calloc(1, sizeof(*f));
     union fl_tcp_pdu pdu;
@@ -220,8 +226,22 @@ static void expect_fault(struct fix *f, uint16_t fes)
 static void asks_for_the_connection(void **state)
 {
     const struct fl_tcp_host_options o = {.hdgst = true, .nr_reqs = 1, .max_data_len = 4096};
-    static const uint8_t icreq[16] = {0, 0, 128, 0, 128, 0, 0, 0, /* PFV */ 0, 0, /* HPDA */ 0, /* DGST */ 1,
-                                      /* MAXR2T, 0's based */ 3, 0, 0, 0};
+    static const uint8_t icreq[16] = {0,
+                                      0,
+                                      128,
+                                      0,
+                                      128,
+                                      0,
+                                      0,
+                                      0,
+                                      /* PFV */ 0,
+                                      0,
+                                      /* HPDA */ 0,
+                                      /* DGST */ 1,
+                                      /* MAXR2T, 0's based */ 3,
+                                      0,
+                                      0,
+                                      0};
     struct fix f = {.out = malloc(OUT_LEN)};
 
     assert_int_equal(fl_tcp_host_init(&f.h, &ops, &o), 0);
@@ -389,7 +409,8 @@ static void case_T7_h2cdata_at_the_limit(void **state)
     static const struct {
         uint32_t len;
         int nr;
-    } cases[] = {{MAXH2C, 1}, {MAXH2C - 4, 1}, {MAXH2C + 512, 2}, {BUF_LEN, BUF_LEN / MAXH2C + !!(BUF_LEN % MAXH2C)}};
+    } cases[] = {
+        {MAXH2C, 1}, {MAXH2C - 4, 1}, {MAXH2C + 512, 2}, {BUF_LEN, BUF_LEN / MAXH2C + !!(BUF_LEN % MAXH2C)}};
     uint8_t *data = malloc(BUF_LEN), pdu[64];
 
     for (uint32_t i = 0; i < FL_ARRAY_LEN(cases); i++) {
@@ -517,7 +538,8 @@ static void case_T4_wrong_header_length(void **state)
     }
 }
 
-/* T9: SUCCESS ends the command once; without LAST, or with a response capsule besides, the connection ends. */
+/* T9: SUCCESS ends the command once; without LAST, or with a response capsule besides, the connection ends.
+ */
 static void case_T9_success_flag(void **state)
 {
     uint8_t *pdus = malloc(OUT_LEN);
@@ -549,7 +571,8 @@ static void case_T9_success_flag(void **state)
     free(pdus);
 }
 
-/* T11: a data digest error fails one command, which may be tried again; a header digest error ends the connection. */
+/* T11: a data digest error fails one command, which may be tried again; a header digest error ends the
+ * connection. */
 static void case_T11_digest_errors(void **state)
 {
     uint8_t *pdus = malloc(OUT_LEN);
@@ -557,7 +580,8 @@ static void case_T11_digest_errors(void **state)
     for (int success = 0; success < 2; success++) {
         struct fix *f = connected(true, true, 5);
         uint16_t a = submit(f, 0, true, 4096, 1), b = submit(f, 1, true, 4096, 1);
-        size_t n = make_data(f, pdus, a, 0, f->buf[3], 4096, success ? FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS : FL_TCP_F_DATA_LAST);
+        size_t n = make_data(f, pdus, a, 0, f->buf[3], 4096,
+                             success ? FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS : FL_TCP_F_DATA_LAST);
 
         pdus[success ? 1000 : n - 1] ^= 1; /* in the data, and in the digest */
         if (!success)
@@ -730,7 +754,8 @@ static void malformed_answers_end_the_connection(void **state)
     for (uint32_t i = 0; i < FL_ARRAY_LEN(bads); i++) {
         for (uint32_t chunk = 0; chunk < 4; chunk += 3) {
             struct fix *f = connected(false, false, chunk);
-            uint16_t rd = submit(f, 0, true, 65536, 1), wr = submit(f, 1, false, 65536, 1), cap = submit(f, 2, false, 512, 1);
+            uint16_t rd = submit(f, 0, true, 65536, 1), wr = submit(f, 1, false, 65536, 1),
+                     cap = submit(f, 2, false, 512, 1);
             size_t n;
 
             take(f);
@@ -781,17 +806,17 @@ static void digest_that_was_not_asked_for(void **state)
 
 static int run(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(asks_for_the_connection), cmocka_unit_test(sends_a_capsule),
-                       cmocka_unit_test(reads_with_every_split), cmocka_unit_test(reads_in_any_order), cmocka_unit_test(writes_in_the_capsule),
-                       cmocka_unit_test(case_T7_h2cdata_at_the_limit), cmocka_unit_test(answers_several_r2ts),
-                       cmocka_unit_test(holds_the_buffer_until_it_was_sent),
-                       cmocka_unit_test(identifiers_are_not_used_twice_in_a_row),
-                       cmocka_unit_test(slots_are_used_again_for_anything),
-                       cmocka_unit_test(case_T4_wrong_header_length), cmocka_unit_test(case_T9_success_flag),
-                       cmocka_unit_test(case_T9_short_data), cmocka_unit_test(case_T11_digest_errors),
-                       cmocka_unit_test(malformed_answers_end_the_connection),
-                       cmocka_unit_test(reports_what_the_target_complains_of),
-                       cmocka_unit_test(digest_that_was_not_asked_for));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(asks_for_the_connection), cmocka_unit_test(sends_a_capsule),
+        cmocka_unit_test(reads_with_every_split), cmocka_unit_test(reads_in_any_order),
+        cmocka_unit_test(writes_in_the_capsule), cmocka_unit_test(case_T7_h2cdata_at_the_limit),
+        cmocka_unit_test(answers_several_r2ts), cmocka_unit_test(holds_the_buffer_until_it_was_sent),
+        cmocka_unit_test(identifiers_are_not_used_twice_in_a_row),
+        cmocka_unit_test(slots_are_used_again_for_anything), cmocka_unit_test(case_T4_wrong_header_length),
+        cmocka_unit_test(case_T9_success_flag), cmocka_unit_test(case_T9_short_data),
+        cmocka_unit_test(case_T11_digest_errors), cmocka_unit_test(malformed_answers_end_the_connection),
+        cmocka_unit_test(reports_what_the_target_complains_of),
+        cmocka_unit_test(digest_that_was_not_asked_for));
 }
 
 int main(void)

@@ -60,15 +60,16 @@ void fl_admin_run_seq(struct fl_remote *r, const struct fl_step *steps, void (*d
     send_step(r);
 }
 
-/* An error here is a broken association: r->err is set, and fl_remote_run, which is further up the stack, ends it. */
+/* An error here is a broken association: r->err is set, and fl_remote_run, which is further up the stack,
+ * ends it. */
 static void step_done(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
 {
     fl_nvme_status status = fl_nvme_cqe_status(cqe);
     int code = 0;
 
     if (status && !r->step->optional)
-        code = fl_error_set(&r->err, fl_io_status_errno(status), "%s: %s (status %xh)", r->step->what, fl_nvme_status_text(status),
-                            fl_nvme_status_code(status));
+        code = fl_error_set(&r->err, fl_io_status_errno(status), "%s: %s (status %xh)", r->step->what,
+                            fl_nvme_status_text(status), fl_nvme_status_code(status));
     else if (!status && r->step->got)
         code = r->step->got(r, cqe);
     if (code == -EAGAIN) {
@@ -100,7 +101,8 @@ static void send_event_request(struct fl_remote *r)
 
 static void refresh(struct fl_remote *r)
 {
-    bool ns = fl_nvme_aer_type(r->event) == FL_NVME_AER_NOTICE && fl_nvme_aer_info(r->event) == FL_NVME_AER_NOTICE_NS_CHANGED;
+    bool ns = fl_nvme_aer_type(r->event) == FL_NVME_AER_NOTICE &&
+              fl_nvme_aer_info(r->event) == FL_NVME_AER_NOTICE_NS_CHANGED;
 
     if (r->step) {
         r->refresh_pending = true;
@@ -175,7 +177,8 @@ static void keep_alive_tick(struct fl_remote *r, uint64_t now_ns)
 void fl_admin_start_live(struct fl_remote *r, uint64_t now_ns)
 {
     r->keep_alive_sent_ns = 0;
-    r->keep_alive_ns = r->kato_ms && r->facts.keep_alive ? now_ns + r->kato_ms * FL_NS_PER_MS / 2 : UINT64_MAX;
+    r->keep_alive_ns = r->kato_ms && r->facts.keep_alive ? now_ns + r->kato_ms * FL_NS_PER_MS / 2
+                                                         : UINT64_MAX;
     r->refresh_pending = false;
     if (!r->discovery) /* read and closed */
         send_event_request(r);
@@ -260,7 +263,8 @@ int fl_admin_call(struct fl_remote *r, const struct fl_nvme_sqe *sqe, void *data
         .msg.run = call_came, .remote = r, .sqe = sqe, .iov = {data, len}, .to_host = to_host};
 
     if (fl_loop_current() == r->loop)
-        return fl_error_set(err, -EDEADLK, "admin commands cannot be waited for on the library's service thread");
+        return fl_error_set(err, -EDEADLK,
+                            "admin commands cannot be waited for on the library's service thread");
     sem_init(&call.done, 0, 0);
     fl_list_init(&call.link);
     fl_loop_post(r->loop, &call.msg);
@@ -286,7 +290,8 @@ static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
     case FL_ADMIN_KEEP_ALIVE:
         r->keep_alive_sent_ns = 0;
         if (fl_nvme_cqe_status(&req->cqe))
-            fl_error_set(&r->err, -EPROTO, "keep-alive was refused: %s", fl_nvme_status_text(fl_nvme_cqe_status(&req->cqe)));
+            fl_error_set(&r->err, -EPROTO, "keep-alive was refused: %s",
+                         fl_nvme_status_text(fl_nvme_cqe_status(&req->cqe)));
         r->keep_alive_ns = FL_MIN(r->keep_alive_ns, fl_now_ns() + r->kato_ms * FL_NS_PER_MS / 2);
         break;
     case FL_ADMIN_EVENT:
@@ -326,7 +331,8 @@ void fl_admin_tick(struct fl_remote *r, uint64_t now_ns)
     if (now_ns >= r->keep_alive_ns)
         keep_alive_tick(r, now_ns);
     if (now_ns >= r->seq_deadline_ns || now_ns >= calls_deadline(r))
-        fl_error_set(&r->err, -ETIMEDOUT, "an admin command was not answered within %u ms", FL_ADMIN_TIMEOUT_MS);
+        fl_error_set(&r->err, -ETIMEDOUT, "an admin command was not answered within %u ms",
+                     FL_ADMIN_TIMEOUT_MS);
 }
 
 uint64_t fl_admin_deadline(const struct fl_remote *r)

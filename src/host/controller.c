@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Life of an association: attempt, live, broken, attempt again, lost or closed. All on the service thread, and nothing
- * here blocks, so that one dead target delays no other.
+ * Life of an association: attempt, live, broken, attempt again, lost or closed. All on the service thread,
+ * and nothing here blocks, so that one dead target delays no other.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "host/remote.h"
 
-#define CLOSE_MS        1000         /* for a polite end */
+#define CLOSE_MS        1000           /* for a polite end */
 #define OTHER_NAMESPACE (-EMEDIUMTYPE) /* no use to try again */
 
 static uint64_t ms_ns(uint32_t ms)
@@ -52,7 +52,8 @@ static void turn_epoch(struct fl_remote *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* ---- opening and closing: somebody waits, and frees r then. Functions that may come here return false for it. ---- */
+/* ---- opening and closing: somebody waits, and frees r then. Functions that may come here return false for
+ * it. ---- */
 
 static void detach(struct fl_remote *r)
 {
@@ -162,9 +163,10 @@ static bool same_namespace(struct fl_remote *r)
 
     if (r->subsystem || r->state == FL_REMOTE_OPENING)
         return true;
-    if (was->block_len != now->block_len || (memcmp(was->uuid, none, 16) && memcmp(was->uuid, now->uuid, 16))) {
-        fl_error_set(&r->err, OTHER_NAMESPACE, "namespace %u is not the one that was opened: its %s differs", now->nsid,
-                     was->block_len != now->block_len ? "block length" : "UUID");
+    if (was->block_len != now->block_len ||
+        (memcmp(was->uuid, none, 16) && memcmp(was->uuid, now->uuid, 16))) {
+        fl_error_set(&r->err, OTHER_NAMESPACE, "namespace %u is not the one that was opened: its %s differs",
+                     now->nsid, was->block_len != now->block_len ? "block length" : "UUID");
         return false;
     }
     return true;
@@ -190,8 +192,8 @@ static void went_live(struct fl_remote *r)
     r->live_since_ns = now_ns;
     fl_admin_start_live(r, now_ns);
     turn_epoch(r);
-    FL_INFO("%s: connected (controller %u), %u I/O queues asked, %u granted", r->subnqn, r->facts.cntlid, r->want_queues,
-            r->facts.nr_queues);
+    FL_INFO("%s: connected (controller %u), %u I/O queues asked, %u granted", r->subnqn, r->facts.cntlid,
+            r->want_queues, r->facts.nr_queues);
     if (opening) {
         r->open_code = 0;
         sem_post(&r->opened);
@@ -210,7 +212,8 @@ static void end_live(struct fl_remote *r, uint64_t now_ns)
     fl_admin_cut(r, -ENOLINK);
     /* A target that lets us in and throws us out at once is down as long as that goes on. */
     if (!flapping || !r->loss_deadline_ns) {
-        r->loss_deadline_ns = r->loss_timeout_ms == UINT32_MAX ? UINT64_MAX : now_ns + ms_ns(r->loss_timeout_ms);
+        r->loss_deadline_ns = r->loss_timeout_ms == UINT32_MAX ? UINT64_MAX
+                                                               : now_ns + ms_ns(r->loss_timeout_ms);
         pthread_mutex_lock(&r->lock);
         r->attempt = 0;
         pthread_mutex_unlock(&r->lock);

@@ -37,7 +37,8 @@ static int open_device(const char *text, const struct fl_device_options *options
         return r;
     ops = url.kind < FL_ARRAY_LEN(providers) ? providers[url.kind] : NULL;
     if (!ops)
-        return fl_error_set(err, -EOPNOTSUPP, "%s: this build of the library has nothing that serves such URLs", text);
+        return fl_error_set(err, -EOPNOTSUPP,
+                            "%s: this build of the library has nothing that serves such URLs", text);
     if (subsystem && !ops->namespaces)
         return fl_error_set(err, -EINVAL, "%s is not a subsystem: give an nvme+tcp:// URL", text);
     canonical = canonical_text(&url);
@@ -52,12 +53,14 @@ static int open_device(const char *text, const struct fl_device_options *options
     return 0;
 }
 
-int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err)
+int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev,
+                   struct fl_error *err)
 {
     return open_device(url, options, false, dev, err);
 }
 
-int fl_subsystem_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err)
+int fl_subsystem_open(const char *url, const struct fl_device_options *options, struct fl_device **dev,
+                      struct fl_error *err)
 {
     return open_device(url, options, true, dev, err);
 }
@@ -75,7 +78,8 @@ void fl_device_close(struct fl_device *dev)
 
 void fl_device_info(struct fl_device *dev, struct fl_device_info *info)
 {
-    *info = (struct fl_device_info){.block_len = dev->block_len, .len = fl_device_len(dev), .read_only = dev->read_only};
+    *info = (struct fl_device_info){
+        .block_len = dev->block_len, .len = fl_device_len(dev), .read_only = dev->read_only};
     snprintf(info->url, sizeof(info->url), "%s", dev->url);
     snprintf(info->transport, sizeof(info->transport), "%s", dev->ops->transport);
     snprintf(info->state, sizeof(info->state), "live");
@@ -90,17 +94,19 @@ void fl_device_on_change(struct fl_device *dev, void (*changed)(struct fl_device
         dev->ops->on_change(dev, changed, arg);
 }
 
-int fl_admin_command(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host, uint64_t *result,
-                     uint16_t *nvme_status, struct fl_error *err)
+int fl_admin_command(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host,
+                     uint64_t *result, uint16_t *nvme_status, struct fl_error *err)
 {
     if (!dev->ops->admin)
-        return fl_error_set(err, -EOPNOTSUPP, "%s is not an NVMe device: it takes no admin commands", dev->url);
+        return fl_error_set(err, -EOPNOTSUPP, "%s is not an NVMe device: it takes no admin commands",
+                            dev->url);
     return dev->ops->admin(dev, sqe64, data, data_len, to_host, result, nvme_status, err);
 }
 
 int fl_device_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t max, struct fl_error *err)
 {
     if (!dev->ops->namespaces)
-        return fl_error_set(err, -EOPNOTSUPP, "%s is not a subsystem: it has no list of namespaces", dev->url);
+        return fl_error_set(err, -EOPNOTSUPP, "%s is not a subsystem: it has no list of namespaces",
+                            dev->url);
     return dev->ops->namespaces(dev, nsids, max, err);
 }

@@ -35,7 +35,8 @@ static void set_url(struct fl_discovered *e, const struct fl_disc_record *rec)
     if (!disc)
         memcpy(url.nqn, rec->subnqn, strlen(rec->subnqn) + 1);
     /* Only what parses back is worth showing: the peer chose these bytes. */
-    if (fl_url_format(&url, e->url, sizeof(e->url)) >= (int)sizeof(e->url) || fl_url_parse(e->url, &url, NULL) < 0)
+    if (fl_url_format(&url, e->url, sizeof(e->url)) >= (int)sizeof(e->url) ||
+        fl_url_parse(e->url, &url, NULL) < 0)
         e->url[0] = '\0';
 }
 
@@ -48,23 +49,22 @@ void fl_disc_present(const struct fl_disc_record *rec, struct fl_discovered *e)
                                              [FL_DISC_TRTYPE_FC] = "fc",
                                              [FL_DISC_TRTYPE_TCP] = "tcp",
                                              [FL_DISC_TRTYPE_LOOP] = "loop"};
-    static const char *const families[] = {[FL_DISC_ADRFAM_PCI] = "pci",
-                                           [FL_DISC_ADRFAM_IPV4] = "ipv4",
-                                           [FL_DISC_ADRFAM_IPV6] = "ipv6",
-                                           [FL_DISC_ADRFAM_IB] = "ib",
-                                           [FL_DISC_ADRFAM_FC] = "fc",
-                                           [FL_DISC_ADRFAM_LOOP] = "loop"};
+    static const char *const families[] = {
+        [FL_DISC_ADRFAM_PCI] = "pci", [FL_DISC_ADRFAM_IPV4] = "ipv4", [FL_DISC_ADRFAM_IPV6] = "ipv6",
+        [FL_DISC_ADRFAM_IB] = "ib",   [FL_DISC_ADRFAM_FC] = "fc",     [FL_DISC_ADRFAM_LOOP] = "loop"};
 
     uint8_t treq = rec->treq & FL_DISC_TREQ_SECURE_MASK;
 
     *e = (struct fl_discovered){.portid = rec->portid};
-    snprintf(e->transport, sizeof(e->transport), "%s", name_of(transports, FL_ARRAY_LEN(transports), rec->trtype));
+    snprintf(e->transport, sizeof(e->transport), "%s",
+             name_of(transports, FL_ARRAY_LEN(transports), rec->trtype));
     snprintf(e->adrfam, sizeof(e->adrfam), "%s", name_of(families, FL_ARRAY_LEN(families), rec->adrfam));
     snprintf(e->type, sizeof(e->type), "%s", name_of(types, FL_ARRAY_LEN(types), rec->subtype));
     snprintf(e->address, sizeof(e->address), "%s", rec->traddr);
     snprintf(e->port, sizeof(e->port), "%s", rec->trsvcid);
     snprintf(e->subnqn, sizeof(e->subnqn), "%.*s", (int)sizeof(e->subnqn) - 1, rec->subnqn);
-    /* TLS when the entry demands it, or names it and leaves open whether it must be. "Not required" means plain. */
+    /* TLS when the entry demands it, or names it and leaves open whether it must be. "Not required" means
+     * plain. */
     e->tls_required = rec->trtype == FL_DISC_TRTYPE_TCP &&
                       (treq == FL_DISC_TREQ_SECURE_REQUIRED ||
                        (treq == FL_DISC_TREQ_SECURE_UNSPECIFIED && rec->sectype != FL_DISC_TCP_SECTYPE_NONE));
@@ -72,7 +72,8 @@ void fl_disc_present(const struct fl_disc_record *rec, struct fl_discovered *e)
 }
 
 /* The header: how many entries there are, and of which state of the log. */
-static int read_header(const struct fl_disc_reader *in, uint64_t *genctr, uint64_t *numrec, struct fl_error *err)
+static int read_header(const struct fl_disc_reader *in, uint64_t *genctr, uint64_t *numrec,
+                       struct fl_error *err)
 {
     struct fl_disc_header header;
     uint32_t offset;
@@ -81,9 +82,11 @@ static int read_header(const struct fl_disc_reader *in, uint64_t *genctr, uint64
     if (r < 0)
         return r;
     if (fl_disc_header_decode(&header, sizeof(header), genctr, numrec, &offset) < 0)
-        return fl_error_set(err, -EPROTO, "the discovery log is of a form that is not known (byte %u)", offset);
+        return fl_error_set(err, -EPROTO, "the discovery log is of a form that is not known (byte %u)",
+                            offset);
     if (*numrec > FL_DISC_MAX_ENTRIES)
-        return fl_error_set(err, -EPROTO, "the discovery log says that it has %llu entries; %u are read at most",
+        return fl_error_set(err, -EPROTO,
+                            "the discovery log says that it has %llu entries; %u are read at most",
                             (unsigned long long)*numrec, FL_DISC_MAX_ENTRIES);
     return 0;
 }
@@ -109,10 +112,12 @@ static struct fl_discovered *add(struct list *list)
 }
 
 /* Entries first..first+nr-1; an entry that makes no sense is left out. */
-static int read_entries(const struct fl_disc_reader *in, uint64_t first, uint32_t nr, struct list *list, struct fl_error *err)
+static int read_entries(const struct fl_disc_reader *in, uint64_t first, uint32_t nr, struct list *list,
+                        struct fl_error *err)
 {
     struct fl_disc_entry piece[PIECE_LEN / sizeof(struct fl_disc_entry)];
-    int r = in->read(in->arg, piece, sizeof(struct fl_disc_header) + first * sizeof(piece[0]), nr * (uint32_t)sizeof(piece[0]), err);
+    int r = in->read(in->arg, piece, sizeof(struct fl_disc_header) + first * sizeof(piece[0]),
+                     nr * (uint32_t)sizeof(piece[0]), err);
 
     if (r < 0)
         return r;
@@ -147,7 +152,8 @@ static int read_once(const struct fl_disc_reader *in, struct list *list, struct 
     return r;
 }
 
-int fl_disc_read(const struct fl_disc_reader *in, struct fl_discovered **entries, uint32_t *nr, struct fl_error *err)
+int fl_disc_read(const struct fl_disc_reader *in, struct fl_discovered **entries, uint32_t *nr,
+                 struct fl_error *err)
 {
     struct list list = {0};
     int r = 1;
@@ -155,7 +161,8 @@ int fl_disc_read(const struct fl_disc_reader *in, struct fl_discovered **entries
     for (int i = 0; i < FL_DISC_MAX_TRIES && r == 1; i++)
         r = read_once(in, &list, err);
     if (r == 1)
-        r = fl_error_set(err, -EAGAIN, "the discovery log changed each of the %d times that it was read: try again later",
+        r = fl_error_set(err, -EAGAIN,
+                         "the discovery log changed each of the %d times that it was read: try again later",
                          FL_DISC_MAX_TRIES);
     if (r < 0) {
         free(list.entries);
@@ -174,8 +181,8 @@ static int read_log(void *arg, void *buf, uint64_t off, uint32_t len, struct fl_
     return fl_admin_command(arg, &sqe, buf, len, true, NULL, NULL, err);
 }
 
-int fl_discover(const char *url, const struct fl_device_options *options, struct fl_discovered **entries, uint32_t *nr,
-                struct fl_error *err)
+int fl_discover(const char *url, const struct fl_device_options *options, struct fl_discovered **entries,
+                uint32_t *nr, struct fl_error *err)
 {
     struct fl_disc_reader in = {.read = read_log};
     struct fl_device *dev;

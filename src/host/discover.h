@@ -19,7 +19,8 @@ struct fl_disc_reader {
 };
 
 /* Reads all of it, again when it changed meanwhile. *entries: free() it. */
-int fl_disc_read(const struct fl_disc_reader *reader, struct fl_discovered **entries, uint32_t *nr, struct fl_error *err);
+int fl_disc_read(const struct fl_disc_reader *reader, struct fl_discovered **entries, uint32_t *nr,
+                 struct fl_error *err);
 
 void fl_disc_present(const struct fl_disc_record *record, struct fl_discovered *entry);
 

@@ -31,8 +31,11 @@ static int read_log(void *arg, void *buf, uint64_t off, uint32_t len, struct fl_
     page = calloc(1, (size_t)(log->numrec + 1) * 1024 + 4096);
     fl_disc_header_encode((struct fl_disc_header *)page, log->genctr, log->numrec);
     for (uint64_t i = 0; i < log->numrec; i++) {
-        struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP, .adrfam = FL_DISC_ADRFAM_IPV4, .subtype = FL_DISC_SUBTYPE_NVM,
-                                     .trsvcid = "4420", .traddr = "10.0.0.1"};
+        struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP,
+                                     .adrfam = FL_DISC_ADRFAM_IPV4,
+                                     .subtype = FL_DISC_SUBTYPE_NVM,
+                                     .trsvcid = "4420",
+                                     .traddr = "10.0.0.1"};
         struct fl_disc_entry *e = (struct fl_disc_entry *)(page + (i + 1) * 1024);
 
         snprintf(rec.subnqn, sizeof(rec.subnqn), "nqn.2026-01.org.example:%u", (unsigned)i);
@@ -116,11 +119,17 @@ static void case_A16_tls_only_when_asked_for(void **state)
     static const struct {
         uint8_t treq, sectype;
         bool tls;
-    } cases[] = {{0, 0, false}, {1, 0, true}, {2, 0, false}, {0, 2, true}, {1, 2, true}, {2, 2, false}, {4, 0, false}, {6, 2, false}};
+    } cases[] = {{0, 0, false}, {1, 0, true},  {2, 0, false}, {0, 2, true},
+                 {1, 2, true},  {2, 2, false}, {4, 0, false}, {6, 2, false}};
 
     for (uint32_t i = 0; i < FL_ARRAY_LEN(cases); i++) {
-        struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP, .subtype = FL_DISC_SUBTYPE_NVM, .treq = cases[i].treq,
-                                     .sectype = cases[i].sectype, .trsvcid = "4420", .traddr = "::1", .subnqn = "nqn.2026-01.org.example:a"};
+        struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP,
+                                     .subtype = FL_DISC_SUBTYPE_NVM,
+                                     .treq = cases[i].treq,
+                                     .sectype = cases[i].sectype,
+                                     .trsvcid = "4420",
+                                     .traddr = "::1",
+                                     .subnqn = "nqn.2026-01.org.example:a"};
         struct fl_discovered e;
 
         fl_disc_present(&rec, &e);
@@ -131,7 +140,10 @@ static void case_A16_tls_only_when_asked_for(void **state)
 
 static void shows_only_urls_that_parse(void **state)
 {
-    struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP, .subtype = FL_DISC_SUBTYPE_NVM, .trsvcid = "http", .traddr = "1.2.3.4",
+    struct fl_disc_record rec = {.trtype = FL_DISC_TRTYPE_TCP,
+                                 .subtype = FL_DISC_SUBTYPE_NVM,
+                                 .trsvcid = "http",
+                                 .traddr = "1.2.3.4",
                                  .subnqn = "nqn.2026-01.org.example:a"};
     struct fl_discovered e;
 
@@ -150,7 +162,8 @@ static void shows_only_urls_that_parse(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(case_A8_log_that_changes), cmocka_unit_test(case_A8_log_that_never_stands_still),
-                       cmocka_unit_test(case_A8_numrec_larger_than_the_page), cmocka_unit_test(case_A16_tls_only_when_asked_for),
-                       cmocka_unit_test(shows_only_urls_that_parse));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(case_A8_log_that_changes), cmocka_unit_test(case_A8_log_that_never_stands_still),
+        cmocka_unit_test(case_A8_numrec_larger_than_the_page),
+        cmocka_unit_test(case_A16_tls_only_when_asked_for), cmocka_unit_test(shows_only_urls_that_parse));
 }

@@ -15,7 +15,8 @@
 
 #define SYSTEM_DIR "/etc/nvme"
 
-/* The first line of DIR/NAME without blanks around it: its length, 0 when there is no such file or nothing in it. */
+/* The first line of DIR/NAME without blanks around it: its length, 0 when there is no such file or nothing in
+ * it. */
 static int read_line(const char *dir, const char *name, char *buf, size_t cap)
 {
     char path[PATH_MAX], text[512];
@@ -45,7 +46,8 @@ static int read_line(const char *dir, const char *name, char *buf, size_t cap)
     return (int)len;
 }
 
-/* The same identifier each time for an NQN that has no UUID of its own: a UUID of version 8 from two hashes of it. */
+/* The same identifier each time for an NQN that has no UUID of its own: a UUID of version 8 from two hashes
+ * of it. */
 static void id_from_nqn(const char *nqn, struct fl_uuid *id)
 {
     uint64_t h[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
@@ -146,7 +148,8 @@ static int make_one(struct fl_host_identity *who, struct fl_error *err)
     fl_nqn_from_uuid(&who->id, who->nqn);
     if (have_dir) {
         make_dirs(dir);
-        /* No hostid beside it: the UUID in the NQN says it, and so two processes cannot keep halves of two pairs. */
+        /* No hostid beside it: the UUID in the NQN says it, and so two processes cannot keep halves of two
+         * pairs. */
         if (keep(dir, "hostnqn", who->nqn) && load(dir, who, err) == 1)
             return 1;
     }

@@ -16,7 +16,9 @@ static void takes_what_is_given(void **state)
     struct fl_error err = {0};
     const uint8_t id[16] = {1, 2, 3}, zero[16] = {0};
 
-    assert_int_equal(fl_host_identity("nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff", NULL, &who, &err), 0);
+    assert_int_equal(fl_host_identity("nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff",
+                                      NULL, &who, &err),
+                     0);
     assert_int_equal(who.id.b[15], 0xff);
     assert_int_equal(fl_host_identity("nqn.2026-01.org.example:a", NULL, &who, &err), 0);
     assert_int_equal(fl_host_identity("nqn.2026-01.org.example:a", NULL, &again, &err), 0);

@@ -26,7 +26,8 @@ static int send_pending(struct fl_link *l)
 
     fl_tcp_host_pump(&l->host);
     while (fl_tcp_stream_tx_pending(s)) {
-        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)fl_tcp_stream_tx_iov(s, iov, FL_TCP_STREAM_IOV_MAX)};
+        struct msghdr msg = {.msg_iov = iov,
+                             .msg_iovlen = (size_t)fl_tcp_stream_tx_iov(s, iov, FL_TCP_STREAM_IOV_MAX)};
         ssize_t n = msg.msg_iovlen == 1 ? send(l->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
                                         : sendmsg(l->fd, &msg, MSG_NOSIGNAL);
 
@@ -115,17 +116,18 @@ static int refused(struct fl_link *l, fl_nvme_status status)
 
     l->nvme_status = status;
     if (fl_nvme_status_code(status) == FL_NVME_SC_CONNECT_INVALID_HOST)
-        return fl_error_set(&l->err, code, "the target does not allow this host, %s, to use %s", d->hostnqn, d->subnqn);
+        return fl_error_set(&l->err, code, "the target does not allow this host, %s, to use %s", d->hostnqn,
+                            d->subnqn);
     if (fl_nvme_status_code(status) != FL_NVME_SC_CONNECT_INVALID_PARAM)
-        return fl_error_set(&l->err, code, "the target refused Connect: %s (status %xh)", fl_nvme_status_text(status),
-                            fl_nvme_status_code(status));
+        return fl_error_set(&l->err, code, "the target refused Connect: %s (status %xh)",
+                            fl_nvme_status_text(status), fl_nvme_status_code(status));
     /* Which field: its offset, and whether that counts in the data or in the command (Fabrics 1.1, 3.3). */
     if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, subnqn)))
         return fl_error_set(&l->err, -ENOENT, "the target has no subsystem %s", d->subnqn);
     if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, hostnqn)))
         return fl_error_set(&l->err, -EACCES, "the target does not accept the host NQN %s", d->hostnqn);
-    return fl_error_set(&l->err, -EINVAL, "the target refused Connect: byte %u of its %s is invalid", dw0 & 0xffff,
-                        dw0 & FL_NVMF_IATTR_DATA ? "data" : "command");
+    return fl_error_set(&l->err, -EINVAL, "the target refused Connect: byte %u of its %s is invalid",
+                        dw0 & 0xffff, dw0 & FL_NVMF_IATTR_DATA ? "data" : "command");
 }
 
 static void connected(struct fl_tcp_host *host, struct fl_tcp_req *req)
@@ -138,7 +140,8 @@ static void connected(struct fl_tcp_host *host, struct fl_tcp_req *req)
         return;
     }
     if (le32_get(req->cqe.dw0) & (FL_NVMF_AUTHREQ_ATR | FL_NVMF_AUTHREQ_ASCR)) {
-        fl_error_set(&l->err, -EACCES, "the target asks for in-band authentication, which this host does not have");
+        fl_error_set(&l->err, -EACCES,
+                     "the target asks for in-band authentication, which this host does not have");
         return;
     }
     l->cntlid = fl_nvmf_connect_cntlid(&req->cqe);
@@ -166,26 +169,32 @@ static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
 {
     struct fl_nvmf_connect_cmd *cmd = (struct fl_nvmf_connect_cmd *)&l->connect_req.pdu.sqe;
 
-    l->connect_req = (struct fl_tcp_req){.iov = &l->connect_iov, .nr_iov = 1, .data_len = sizeof(l->connect_data)};
+    l->connect_req = (struct fl_tcp_req){
+        .iov = &l->connect_iov, .nr_iov = 1, .data_len = sizeof(l->connect_data)};
     l->connect_iov = (struct iovec){&l->connect_data, sizeof(l->connect_data)};
     fl_tcp_host_bind(&l->host, &l->connect_req, o->nr_reqs);
     cmd->opcode = FL_NVMF_OPCODE;
     cmd->fctype = FL_NVMF_CONNECT;
     cmd->qid = le16_of(o->qid);
     cmd->sqsize = le16_of(o->sqsize);
-    cmd->cattr = FL_NVMF_CATTR_NO_SQ_FLOW; /* the engine never has more out than there is room for; SUCCESS needs it */
+    cmd->cattr =
+        FL_NVMF_CATTR_NO_SQ_FLOW; /* the engine never has more out than there is room for; SUCCESS needs it */
     cmd->kato = le32_of(o->kato_ms);
 }
 
-int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const struct fl_tcp_host_ops *ops, uint64_t now_ns)
+int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const struct fl_tcp_host_ops *ops,
+                  uint64_t now_ns)
 {
-    const struct fl_tcp_host_options host = {
-        .hdgst = o->hdgst, .ddgst = o->ddgst, .nr_reqs = o->nr_reqs + 1, .max_data_len = FL_MAX(o->max_data_len, 4096u),
-        .rx_cap = o->rx_cap,
-        .guess = o->qid != 0};
+    const struct fl_tcp_host_options host = {.hdgst = o->hdgst,
+                                             .ddgst = o->ddgst,
+                                             .nr_reqs = o->nr_reqs + 1,
+                                             .max_data_len = FL_MAX(o->max_data_len, 4096u),
+                                             .rx_cap = o->rx_cap,
+                                             .guess = o->qid != 0};
     int r;
 
-    *l = (struct fl_link){.fd = -1, .owner_ops = ops, .timeout_ms = o->timeout_ms, .capsule_len = o->capsule_len};
+    *l = (struct fl_link){
+        .fd = -1, .owner_ops = ops, .timeout_ms = o->timeout_ms, .capsule_len = o->capsule_len};
     if (fl_nvmf_connect_data_encode(&l->connect_data, o->hostid, o->cntlid, o->subnqn, o->hostnqn) < 0)
         return fl_error_set(&l->err, -EINVAL, "an NQN is empty or too long");
     r = fl_tcp_host_init(&l->host, &setup_ops, &host);
@@ -212,8 +221,9 @@ static int dial(struct fl_link *l, uint64_t now_ns)
 
 static int timed_out(struct fl_link *l)
 {
-    static const char *const waits[] = {
-        [FL_LINK_DIAL] = "the TCP connect", [FL_LINK_IC] = "ICReq", [FL_LINK_CONNECT] = "the Connect command"};
+    static const char *const waits[] = {[FL_LINK_DIAL] = "the TCP connect",
+                                        [FL_LINK_IC] = "ICReq",
+                                        [FL_LINK_CONNECT] = "the Connect command"};
 
     return fl_error_set(&l->err, -ETIMEDOUT, "no answer to %s within %u ms", waits[l->state], l->timeout_ms);
 }

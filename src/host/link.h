@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One NVMe queue over one TCP connection: socket, protocol engine, and the way to a usable queue (connect, ICReq,
- * Fabrics Connect). Nothing here blocks or owns a thread: the admin queue's link is driven by the service thread, an I/O
- * queue's by whoever polls the queue.
+ * One NVMe queue over one TCP connection: socket, protocol engine, and the way to a usable queue (connect,
+ * ICReq, Fabrics Connect). Nothing here blocks or owns a thread: the admin queue's link is driven by the
+ * service thread, an I/O queue's by whoever polls the queue.
  */
 #ifndef FL_HOST_LINK_H
 #define FL_HOST_LINK_H
@@ -58,8 +58,10 @@ struct fl_link {
     struct fl_error err; /* why it broke */
 };
 
-/* Begins. Owner's requests are bound to slots once fl_link_step said that it is ready. ops->ready is not called. */
-int fl_link_start(struct fl_link *link, const struct fl_link_options *options, const struct fl_tcp_host_ops *ops, uint64_t now_ns);
+/* Begins. Owner's requests are bound to slots once fl_link_step said that it is ready. ops->ready is not
+ * called. */
+int fl_link_start(struct fl_link *link, const struct fl_link_options *options,
+                  const struct fl_tcp_host_ops *ops, uint64_t now_ns);
 /* On the way to READY: 1 when it just got there, 0 not yet, negative errno: broken, see link->err. */
 int fl_link_step(struct fl_link *link, uint64_t now_ns);
 /* READY: sends what waits, takes in what has come. 0 or negative errno: broken. */

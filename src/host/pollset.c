@@ -39,7 +39,8 @@ void fl_pollset_sync(struct fl_pollset *set, const struct fl_link *link)
         if (!has(p, nr, set->reg[i].fd))
             epoll_ctl(set->epfd, EPOLL_CTL_DEL, set->reg[i].fd, NULL); /* gone already when it was closed */
     for (int i = 0; i < nr; i++) {
-        struct epoll_event ev = {.events = (uint32_t)p[i].events, .data.fd = p[i].fd}; /* POLLIN is EPOLLIN, and so on */
+        struct epoll_event ev = {.events = (uint32_t)p[i].events,
+                                 .data.fd = p[i].fd}; /* POLLIN is EPOLLIN, and so on */
 
         /* A number that was in the set may have been closed and used again for another socket. */
         if (epoll_ctl(set->epfd, EPOLL_CTL_MOD, p[i].fd, &ev) < 0)

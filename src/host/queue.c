@@ -15,7 +15,8 @@ int fl_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **que
     if (!depth)
         return fl_error_set(err, -EINVAL, "a queue needs a depth of at least 1");
     if (!dev->block_len)
-        return fl_error_set(err, -EINVAL, "%s was opened as a subsystem, without a namespace: it takes no I/O", dev->url);
+        return fl_error_set(err, -EINVAL,
+                            "%s was opened as a subsystem, without a namespace: it takes no I/O", dev->url);
     r = dev->ops->queue_create(dev, depth, queue, err);
     if (r < 0)
         return r;
@@ -104,12 +105,9 @@ static void sync_done(struct fl_io *io, int result)
 }
 
 static const char *const op_names[] = {
-    [FL_IO_READ] = "read",
-    [FL_IO_WRITE] = "write",
-    [FL_IO_FLUSH] = "flush",
-    [FL_IO_WRITE_ZEROES] = "write zeroes",
-    [FL_IO_DISCARD] = "discard",
-    [FL_IO_COMPARE] = "compare",
+    [FL_IO_READ] = "read",       [FL_IO_WRITE] = "write",
+    [FL_IO_FLUSH] = "flush",     [FL_IO_WRITE_ZEROES] = "write zeroes",
+    [FL_IO_DISCARD] = "discard", [FL_IO_COMPARE] = "compare",
     [FL_IO_VERIFY] = "verify",
 };
 
@@ -135,17 +133,21 @@ static int refused(const struct fl_queue *queue, const struct fl_io *io, int r, 
 
     fl_io_text(io, dev->block_len, what);
     if (r == -EAGAIN)
-        return fl_error_set(err, r, "%s: the queue is full; synchronous calls are for queues with nothing in flight", what);
+        return fl_error_set(
+            err, r, "%s: the queue is full; synchronous calls are for queues with nothing in flight", what);
     if (!io->len || (io->off | io->len) & (dev->block_len - 1))
-        return fl_error_set(err, r, "%s: offset and length must be multiples of the block length, %" PRIu32 ", and not 0",
-                            what, dev->block_len);
+        return fl_error_set(
+            err, r, "%s: offset and length must be multiples of the block length, %" PRIu32 ", and not 0",
+            what, dev->block_len);
     return fl_error_set(err, r, "%s: %s has %" PRIu64 " bytes", what, dev->url, fl_device_len(dev));
 }
 
-static int run_sync(struct fl_queue *queue, enum fl_io_op op, void *buf, uint64_t off, uint64_t len, struct fl_error *err)
+static int run_sync(struct fl_queue *queue, enum fl_io_op op, void *buf, uint64_t off, uint64_t len,
+                    struct fl_error *err)
 {
     struct iovec iov = {buf, (size_t)len};
-    struct sync_io s = {.io = {.op = op, .off = off, .len = len, .iov = &iov, .nr_iov = 1, .done = sync_done}};
+    struct sync_io s = {
+        .io = {.op = op, .off = off, .len = len, .iov = &iov, .nr_iov = 1, .done = sync_done}};
     int r = fl_submit(queue, &s.io);
 
     if (r < 0)

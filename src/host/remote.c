@@ -89,14 +89,15 @@ static void wait_for(sem_t *sem)
         ;
 }
 
-static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem, struct fl_device **dev,
-                       struct fl_error *err)
+static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem,
+                       struct fl_device **dev, struct fl_error *err)
 {
     struct fl_remote *r;
     int code;
 
     if (!subsystem && (!url->nqn[0] || fl_nqn_is_discovery(url->nqn)))
-        return fl_error_set(err, -EINVAL, "the URL names a discovery service, not a namespace: add /NQN, or use discover");
+        return fl_error_set(err, -EINVAL,
+                            "the URL names a discovery service, not a namespace: add /NQN, or use discover");
     r = create(url, o, subsystem);
     if (!r)
         return fl_error_set(err, -ENOMEM, "out of memory");
@@ -195,7 +196,8 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     pthread_mutex_unlock(&r->lock);
 }
 
-static void remote_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg), void *arg)
+static void remote_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg),
+                             void *arg)
 {
     struct fl_remote *r = fl_remote_of(dev);
 
@@ -205,8 +207,8 @@ static void remote_on_change(struct fl_device *dev, void (*changed)(struct fl_de
     pthread_mutex_unlock(&r->lock);
 }
 
-static int remote_admin(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host, uint64_t *result,
-                        uint16_t *nvme_status, struct fl_error *err)
+static int remote_admin(struct fl_device *dev, const void *sqe64, void *data, uint32_t data_len, bool to_host,
+                        uint64_t *result, uint16_t *nvme_status, struct fl_error *err)
 {
     struct fl_remote *r = fl_remote_of(dev);
     struct fl_nvme_cqe cqe;
@@ -219,7 +221,9 @@ static int remote_admin(struct fl_device *dev, const void *sqe64, void *data, ui
     max = r->facts.max_xfer;
     pthread_mutex_unlock(&r->lock);
     if (data_len > max)
-        return fl_error_set(err, -EMSGSIZE, "admin command with %u bytes of data: the controller takes %u at most", data_len, max);
+        return fl_error_set(err, -EMSGSIZE,
+                            "admin command with %u bytes of data: the controller takes %u at most", data_len,
+                            max);
     memcpy(&sqe, sqe64, sizeof(sqe));
     code = fl_admin_call(r, &sqe, data, data_len, to_host, &cqe, err);
     if (code < 0)
@@ -254,7 +258,8 @@ static int remote_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t ma
             break;
         for (i = 0; i < FL_NVME_NS_LIST_MAX && nr < max && le32_get(list->nsid[i]); i++) {
             if (le32_get(list->nsid[i]) <= last) { /* else a wrong list could keep us here for ever */
-                r = fl_error_set(err, -EPROTO, "the controller's list of namespaces is not in ascending order");
+                r = fl_error_set(err, -EPROTO,
+                                 "the controller's list of namespaces is not in ascending order");
                 break;
             }
             nsids[nr++] = last = le32_get(list->nsid[i]);

@@ -27,7 +27,8 @@
 #define FL_REMOTE_MAX_XFER   (4u << 20) /* largest command, whatever the controller takes */
 #define FL_REMOTE_DEF_XFER   (1u << 20) /* largest command when it names no limit */
 
-/* Admin queue: 32 entries, as small as controllers must allow. Slots: one sequence at a time, keep-alive, event, callers. */
+/* Admin queue: 32 entries, as small as controllers must allow. Slots: one sequence at a time, keep-alive,
+ * event, callers. */
 #define FL_ADMIN_SQSIZE 31
 enum { FL_ADMIN_SEQ, FL_ADMIN_KEEP_ALIVE, FL_ADMIN_EVENT, FL_ADMIN_CALLS, FL_ADMIN_NR = 16 };
 #define FL_ADMIN_TIMEOUT_MS 30000
@@ -61,7 +62,14 @@ enum fl_remote_state {
 };
 
 /* Where an attempt stands. */
-enum fl_remote_phase { FL_PHASE_IDLE, FL_PHASE_WAIT, FL_PHASE_LINK, FL_PHASE_SETUP, FL_PHASE_LIVE, FL_PHASE_CLOSING };
+enum fl_remote_phase {
+    FL_PHASE_IDLE,
+    FL_PHASE_WAIT,
+    FL_PHASE_LINK,
+    FL_PHASE_SETUP,
+    FL_PHASE_LIVE,
+    FL_PHASE_CLOSING
+};
 
 struct fl_remote;
 struct fl_remote_queue;
@@ -69,11 +77,13 @@ struct fl_remote_queue;
 /* One admin command of a sequence. */
 struct fl_step {
     const char *what;
-    bool (*skip)(const struct fl_remote *r);         /* may be NULL */
+    bool (*skip)(const struct fl_remote *r); /* may be NULL */
     void (*build)(struct fl_remote *r, struct fl_nvme_sqe *sqe);
-    uint32_t data_len;                                /* into r->seq_buf */
-    bool optional;                                    /* an error status is not a failure: got() isn't called */
-    int (*got)(struct fl_remote *r, const struct fl_nvme_cqe *cqe); /* 0; -EAGAIN: ask again soon; else errno, r->err set. NULL: 0 */
+    uint32_t data_len; /* into r->seq_buf */
+    bool optional;     /* an error status is not a failure: got() isn't called */
+    int (*got)(
+        struct fl_remote *r,
+        const struct fl_nvme_cqe *cqe); /* 0; -EAGAIN: ask again soon; else errno, r->err set. NULL: 0 */
 };
 
 /* A raw admin command of some thread, which waits on `done`. */
@@ -113,7 +123,8 @@ struct fl_remote {
     struct fl_remote_facts facts;
     struct fl_list queues;
     bool qid_used[FL_REMOTE_MAX_QUEUES + 1];
-    uint32_t last_qid; /* given out last: the next is another, since the target may still hold a closed queue */
+    uint32_t
+        last_qid; /* given out last: the next is another, since the target may still hold a closed queue */
     enum fl_remote_state state;
     uint32_t attempt;
     uint64_t next_attempt_ns;
@@ -163,11 +174,12 @@ static inline uint32_t fl_remote_epoch(const struct fl_remote *r)
 }
 
 /* ---- controller.c: life of the association, on the service thread ---- */
-void fl_remote_run(struct fl_remote *r);                      /* does what is due */
+void fl_remote_run(struct fl_remote *r); /* does what is due */
 void fl_remote_start_open(struct fl_msg *msg);
 void fl_remote_start_close(struct fl_msg *msg);
 void fl_remote_loss_reported(struct fl_msg *msg);
-/* Any thread: the connection of an I/O queue broke, and with it the association. Does nothing when epoch is over already. */
+/* Any thread: the connection of an I/O queue broke, and with it the association. Does nothing when epoch is
+ * over already. */
 void fl_remote_report_loss(struct fl_remote *r, uint32_t epoch, const char *text);
 
 /* ---- admin.c: the admin queue's commands, on the service thread ---- */
@@ -189,13 +201,15 @@ extern const struct fl_step fl_log_steps[];     /* reads the log page that the e
 extern const struct fl_step fl_shutdown_steps[];
 
 /* ---- identify.c: what the answers say, and whether it can be right ---- */
-int fl_identify_ctrl(const struct fl_nvme_id_ctrl *id, uint16_t cntlid, const char *subnqn, bool discovery, uint32_t kato_ms,
-                     struct fl_remote_facts *facts, struct fl_error *err);
-int fl_identify_ns(const struct fl_nvme_id_ns *id, uint32_t nsid, struct fl_remote_facts *facts, struct fl_error *err);
+int fl_identify_ctrl(const struct fl_nvme_id_ctrl *id, uint16_t cntlid, const char *subnqn, bool discovery,
+                     uint32_t kato_ms, struct fl_remote_facts *facts, struct fl_error *err);
+int fl_identify_ns(const struct fl_nvme_id_ns *id, uint32_t nsid, struct fl_remote_facts *facts,
+                   struct fl_error *err);
 void fl_identify_nvm(const struct fl_nvme_id_ctrl_nvm *id, struct fl_remote_facts *facts);
 
 /* ---- remote_queue.c ---- */
-int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue, struct fl_error *err);
+int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue,
+                           struct fl_error *err);
 void fl_remote_queues_wake(struct fl_remote *r); /* lock held */
 
 #endif

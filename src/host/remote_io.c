@@ -20,7 +20,8 @@ void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *f)
     uint64_t nlb = UINT64_C(65536) << q->block_shift; /* NLB has 16 bits */
     uint64_t data = FL_MIN((uint64_t)f->max_xfer, nlb) & ~(uint64_t)(f->block_len - 1);
 
-    q->max_len[FL_IO_READ] = q->max_len[FL_IO_WRITE] = q->max_len[FL_IO_COMPARE] = FL_MAX(data, (uint64_t)f->block_len);
+    q->max_len[FL_IO_READ] = q->max_len[FL_IO_WRITE] = q->max_len[FL_IO_COMPARE] = FL_MAX(
+        data, (uint64_t)f->block_len);
     q->max_len[FL_IO_FLUSH] = UINT64_MAX;
     q->max_len[FL_IO_WRITE_ZEROES] = FL_MAX(FL_MIN(f->max_zeroes_len, nlb), (uint64_t)f->block_len);
     q->max_len[FL_IO_VERIFY] = FL_MAX(FL_MIN(f->max_verify_len, nlb), (uint64_t)f->block_len);
@@ -29,8 +30,8 @@ void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *f)
 
 /* ---- from I/Os to commands ---- */
 
-static void build_rw(const struct fl_remote_queue *q, struct fl_slot *slot, uint8_t opcode, uint64_t off, uint64_t len,
-                     uint32_t flags)
+static void build_rw(const struct fl_remote_queue *q, struct fl_slot *slot, uint8_t opcode, uint64_t off,
+                     uint64_t len, uint32_t flags)
 {
     struct fl_nvme_sqe *sqe = &slot->req.pdu.sqe;
 

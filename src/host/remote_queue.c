@@ -347,7 +347,7 @@ void fl_remote_queues_wake(struct fl_remote *r)
 {
     struct fl_remote_queue *q;
 
-    fl_list_for_each(q, &r->queues, link_queues) {
+    fl_list_for_each (q, &r->queues, link_queues) {
         uint64_t one = 1;
 
         if (write(q->wake_fd, &one, sizeof(one)) < 0)
@@ -369,7 +369,8 @@ static int register_queue(struct fl_remote_queue *q, uint32_t depth, struct fl_e
     while (++tried <= f->nr_queues && r->qid_used[qid]);
     if (tried > f->nr_queues) {
         pthread_mutex_unlock(&r->lock);
-        return fl_error_set(err, -EMFILE, "the target granted %u I/O queues and all are in use", f->nr_queues);
+        return fl_error_set(err, -EMFILE, "the target granted %u I/O queues and all are in use",
+                            f->nr_queues);
     }
     r->qid_used[qid] = true;
     r->last_qid = qid;
@@ -426,7 +427,8 @@ static int connect_first(struct fl_remote_queue *q, struct fl_error *err)
     return 0;
 }
 
-int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue, struct fl_error *err)
+int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue,
+                           struct fl_error *err)
 {
     struct fl_remote_queue *q = calloc(1, sizeof(*q));
     int r;
@@ -442,7 +444,8 @@ int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queu
     fl_list_init(&q->pending);
     fl_list_init(&q->link_queues);
     q->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    r = q->wake_fd < 0 ? fl_error_set(err, -errno, "eventfd: %s", strerror(errno)) : register_queue(q, depth, err);
+    r = q->wake_fd < 0 ? fl_error_set(err, -errno, "eventfd: %s", strerror(errno))
+                       : register_queue(q, depth, err);
     if (r == 0 && make_slots(q) < 0)
         r = fl_error_set(err, -ENOMEM, "out of memory");
     if (r == 0)

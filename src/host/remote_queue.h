@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An I/O queue of a remote controller (private to src/host). All of it belongs to the thread that uses the queue, apart from
- * link_queues (under the controller's lock) and wake_fd (written to by the service thread).
+ * An I/O queue of a remote controller (private to src/host). All of it belongs to the thread that uses the
+ * queue, apart from link_queues (under the controller's lock) and wake_fd (written to by the service thread).
  *
- * An I/O becomes one command, or several when it is larger than the controller takes at a time. Commands sit in slots; what
- * finds no slot waits in `pending`. When the connection breaks, slots keep their commands and send them again over the next
- * one: every command used here may be carried out twice with the same result, and an I/O completes once.
+ * An I/O becomes one command, or several when it is larger than the controller takes at a time. Commands sit
+ * in slots; what finds no slot waits in `pending`. When the connection breaks, slots keep their commands and
+ * send them again over the next one: every command used here may be carried out twice with the same result,
+ * and an I/O completes once.
  */
 #ifndef FL_HOST_REMOTE_QUEUE_H
 #define FL_HOST_REMOTE_QUEUE_H
@@ -68,10 +69,10 @@ struct fl_remote_queue {
     uint32_t nsid, block_shift;
     uint64_t max_len[FL_IO_VERIFY + 1]; /* bytes of one command, by operation */
 
-    uint64_t down_ns;      /* since when there is no connection */
-    uint64_t scan_ns;      /* next look for commands without an answer */
+    uint64_t down_ns;       /* since when there is no connection */
+    uint64_t scan_ns;       /* next look for commands without an answer */
     uint64_t create_end_ns; /* until then its first connection is tried */
-    bool creating;         /* inside fl_queue_create: a failure is the caller's to know */
+    bool creating;          /* inside fl_queue_create: a failure is the caller's to know */
     struct fl_error err;
 
     struct fl_list link_queues;
@@ -106,10 +107,10 @@ extern const struct fl_tcp_host_ops fl_rq_ops;
 void fl_rq_submit(struct fl_queue *queue, struct fl_io *io);
 void fl_rq_issue_pending(struct fl_remote_queue *q);
 void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *facts);
-void fl_rq_keep(struct fl_remote_queue *q);                    /* the connection is gone: OUT becomes KEPT */
-void fl_rq_resend(struct fl_remote_queue *q);                  /* KEPT goes out over the new one */
+void fl_rq_keep(struct fl_remote_queue *q);   /* the connection is gone: OUT becomes KEPT */
+void fl_rq_resend(struct fl_remote_queue *q); /* KEPT goes out over the new one */
 void fl_rq_send_later(struct fl_remote_queue *q, uint64_t now_ns); /* LATER whose pause is over */
-void fl_rq_fail_all(struct fl_remote_queue *q, int code);      /* not while LIVE */
+void fl_rq_fail_all(struct fl_remote_queue *q, int code);          /* not while LIVE */
 /* One more look; the slot that has gone unanswered for too many of them, or NULL. */
 struct fl_slot *fl_rq_scan(struct fl_remote_queue *q);
 #define FL_RQ_LOOKS 4 /* in io_timeout_ms */

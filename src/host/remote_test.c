@@ -129,8 +129,12 @@ static void reads_and_writes(void **state)
         q = queue_of(dev, dg == 0 ? 2 : 32);
         for (uint32_t i = 0; i < FL_ARRAY_LEN(lens); i++) {
             struct iovec iov[4] = {{in, 1}, {in + 1, 510}, {in + 511, 0}, {in + 511, lens[i] - 511}};
-            struct counted c = {
-                .io = {.op = FL_IO_READ, .off = 1024, .len = lens[i], .iov = iov, .nr_iov = 4, .done = counted_done}};
+            struct counted c = {.io = {.op = FL_IO_READ,
+                                       .off = 1024,
+                                       .len = lens[i],
+                                       .iov = iov,
+                                       .nr_iov = 4,
+                                       .done = counted_done}};
 
             fill(out, lens[i], i + 1);
             memset(in, 0, lens[i]);
@@ -141,8 +145,12 @@ static void reads_and_writes(void **state)
             settle(q, &c, 1, 5000);
             assert_int_equal(c.result, 0);
             assert_memory_equal(in, out, lens[i]);
-            c = (struct counted){
-                .io = {.op = FL_IO_COMPARE, .off = 1024, .len = lens[i], .iov = iov, .nr_iov = 4, .done = counted_done}};
+            c = (struct counted){.io = {.op = FL_IO_COMPARE,
+                                        .off = 1024,
+                                        .len = lens[i],
+                                        .iov = iov,
+                                        .nr_iov = 4,
+                                        .done = counted_done}};
             assert_int_equal(fl_submit(q, &c.io), 0);
             settle(q, &c, 1, 5000);
             assert_int_equal(c.result, 0);
@@ -195,7 +203,8 @@ static void refuses_what_is_out_of_range(void **state)
     struct fl_error err = {0};
     uint8_t buf[1024];
     struct iovec iov = {buf, 512};
-    struct counted c[2] = {{.io = {.op = FL_IO_READ, .len = 512, .iov = &iov, .nr_iov = 1, .done = counted_done}}};
+    struct counted c[2] = {
+        {.io = {.op = FL_IO_READ, .len = 512, .iov = &iov, .nr_iov = 1, .done = counted_done}}};
 
     assert_int_equal(fl_read(q, buf, 256, 512, &err), -EINVAL);
     assert_true(strstr(err.text, "multiples") != NULL);
@@ -377,9 +386,12 @@ static void case_A10_identify_that_makes_no_sense(void **state)
     static const struct {
         void (*tweak)(struct fl_nvme_id_ctrl *id);
         const char *text;
-    } cases[] = {{tweak_kas, "KAS"},       {tweak_sgls, "SGLS"},     {tweak_ioccsz, "IOCCSZ"}, {tweak_iorcsz, "IORCSZ"},
-                 {tweak_maxcmd, "MAXCMD"}, {tweak_icdoff, "ICDOFF"}, {tweak_mnan, "MNAN"},     {tweak_ana_mnan, "MNAN"},
-                 {tweak_nqn, "subsystem"}, {tweak_cntlid, "two identifiers"}, {tweak_sqes, "SQES"}};
+    } cases[] = {{tweak_kas, "KAS"},       {tweak_sgls, "SGLS"},
+                 {tweak_ioccsz, "IOCCSZ"}, {tweak_iorcsz, "IORCSZ"},
+                 {tweak_maxcmd, "MAXCMD"}, {tweak_icdoff, "ICDOFF"},
+                 {tweak_mnan, "MNAN"},     {tweak_ana_mnan, "MNAN"},
+                 {tweak_nqn, "subsystem"}, {tweak_cntlid, "two identifiers"},
+                 {tweak_sqes, "SQES"}};
     struct fake *f = fake_start();
     struct fl_device *dev;
 
@@ -404,7 +416,11 @@ static void submit_writes(struct fl_queue *q, struct counted *c, struct iovec *i
 {
     for (int i = 0; i < nr; i++) {
         iov[i] = (struct iovec){buf + i * 4096, 4096};
-        c[i] = (struct counted){.io = {.op = FL_IO_WRITE, .off = (uint64_t)i * 4096, .len = 4096, .iov = &iov[i], .nr_iov = 1,
+        c[i] = (struct counted){.io = {.op = FL_IO_WRITE,
+                                       .off = (uint64_t)i * 4096,
+                                       .len = 4096,
+                                       .iov = &iov[i],
+                                       .nr_iov = 1,
                                        .done = counted_done}};
         assert_int_equal(fl_submit(q, &c[i].io), 0);
     }
@@ -530,8 +546,8 @@ static bool is_live(void *arg)
 }
 
 /*
- * H3 in small: the cable is pulled under load (the target takes all and answers nothing). Keep-alive time-out 300 ms, fast fail
- * 600, loss 2000; it is back after 400, after 1200, and not in time.
+ * H3 in small: the cable is pulled under load (the target takes all and answers nothing). Keep-alive time-out
+ * 300 ms, fast fail 600, loss 2000; it is back after 400, after 1200, and not in time.
  */
 static void case_H3_cable_pulled(void **state)
 {
@@ -573,7 +589,8 @@ static void case_H3_cable_pulled(void **state)
         }
         fl_device_info(dev, &info);
         if (cases[k].result == -ENOLINK)
-            assert_true(strncmp(info.state, "reconnecting: attempt ", 22) == 0 && strstr(info.state, " of 101"));
+            assert_true(strncmp(info.state, "reconnecting: attempt ", 22) == 0 &&
+                        strstr(info.state, " of 101"));
         fake_set(f->mute, 0);
         fake_set(f->mute_io, 0);
         fake_cut(f);
@@ -636,7 +653,8 @@ static void case_H1_one_dead_target(void **state)
         assert_int_equal(fake_get(f[i]->nr_accepted), before[i]);
         assert_true(fake_get(f[i]->nr_keep_alives) >= 8);
     }
-    assert_true(worst < 800 * FL_NS_PER_MS); /* far below an attempt's time-out, far above a busy machine's hiccups */
+    assert_true(worst <
+                800 * FL_NS_PER_MS); /* far below an attempt's time-out, far above a busy machine's hiccups */
     for (int i = 0; i < 4; i++) {
         fl_queue_destroy(q[i]);
         fl_device_close(dev[i]);
@@ -684,7 +702,8 @@ static void case_H1_connect_that_hangs(void **state)
     fake_end(f);
 }
 
-/* T3: nothing but keep-alive decides. A quiet queue and a slow command outlast every time-out of the set-up. */
+/* T3: nothing but keep-alive decides. A quiet queue and a slow command outlast every time-out of the set-up.
+ */
 static void case_T3_quiet_and_slow(void **state)
 {
     struct fake *f = fake_start();
@@ -753,7 +772,8 @@ static void namespace_event_brings_the_new_size(void **state)
         fake_set(nr_changes, 0);
         fake_set(f->nr_blocks, i ? 4711 : 4000);
         usleep(20000); /* until the event request is there */
-        fake_event(f, fl_nvme_aer_of(FL_NVME_AER_NOTICE, FL_NVME_AER_NOTICE_NS_CHANGED, FL_NVME_LOG_CHANGED_NS));
+        fake_event(f,
+                   fl_nvme_aer_of(FL_NVME_AER_NOTICE, FL_NVME_AER_NOTICE_NS_CHANGED, FL_NVME_LOG_CHANGED_NS));
         usleep(20000);
     }
     assert_true(wait_until(has_grown, dev, 1000));
@@ -854,16 +874,16 @@ int main(void)
 {
     if (!getenv("FARLANE_LOG"))
         fl_log_set_sink(drop_message, NULL);
-    return FL_UNIT_RUN(cmocka_unit_test(opens_and_tells), cmocka_unit_test(reads_and_writes), cmocka_unit_test(other_operations),
-                       cmocka_unit_test(refuses_what_is_out_of_range), cmocka_unit_test(case_T11_wrong_data_digest_is_retried),
-                       cmocka_unit_test(status_that_passes_is_waited_for), cmocka_unit_test(says_why_it_cannot_open),
-                       cmocka_unit_test(case_A10_identify_that_makes_no_sense), cmocka_unit_test(ios_survive_a_cut),
-                       cmocka_unit_test(queue_loss_alone_is_mended),
-                       cmocka_unit_test(closed_queue_that_is_still_held),
-                       cmocka_unit_test(unanswered_io_makes_the_queue_reconnect), cmocka_unit_test(case_H3_cable_pulled),
-                       cmocka_unit_test(case_H1_one_dead_target),
-                       cmocka_unit_test(case_H1_connect_that_hangs), cmocka_unit_test(case_T3_quiet_and_slow),
-                       cmocka_unit_test(another_namespace_is_not_taken_for_ours),
-                       cmocka_unit_test(namespace_event_brings_the_new_size), cmocka_unit_test(descriptor_wakes),
-                       cmocka_unit_test(destroy_cancels), cmocka_unit_test(admin_commands));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(opens_and_tells), cmocka_unit_test(reads_and_writes),
+        cmocka_unit_test(other_operations), cmocka_unit_test(refuses_what_is_out_of_range),
+        cmocka_unit_test(case_T11_wrong_data_digest_is_retried),
+        cmocka_unit_test(status_that_passes_is_waited_for), cmocka_unit_test(says_why_it_cannot_open),
+        cmocka_unit_test(case_A10_identify_that_makes_no_sense), cmocka_unit_test(ios_survive_a_cut),
+        cmocka_unit_test(queue_loss_alone_is_mended), cmocka_unit_test(closed_queue_that_is_still_held),
+        cmocka_unit_test(unanswered_io_makes_the_queue_reconnect), cmocka_unit_test(case_H3_cable_pulled),
+        cmocka_unit_test(case_H1_one_dead_target), cmocka_unit_test(case_H1_connect_that_hangs),
+        cmocka_unit_test(case_T3_quiet_and_slow), cmocka_unit_test(another_namespace_is_not_taken_for_ours),
+        cmocka_unit_test(namespace_event_brings_the_new_size), cmocka_unit_test(descriptor_wakes),
+        cmocka_unit_test(destroy_cancels), cmocka_unit_test(admin_commands));
 }

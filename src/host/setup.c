@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that make a controller usable, keep what is known of it up to date, and shut it down: one table each. */
+/* The commands that make a controller usable, keep what is known of it up to date, and shut it down: one
+ * table each. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,8 +60,8 @@ static int got_vs(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
 static uint32_t cc(const struct fl_remote *r)
 {
     return FL_NVME_CC_EN | FL_NVME_CC_CSS_NVM << FL_NVME_CC_CSS_SHIFT |
-           (fl_nvme_cap_page_shift(r->draft.cap) - 12) << FL_NVME_CC_MPS_SHIFT | 6u << FL_NVME_CC_IOSQES_SHIFT |
-           4u << FL_NVME_CC_IOCQES_SHIFT;
+           (fl_nvme_cap_page_shift(r->draft.cap) - 12) << FL_NVME_CC_MPS_SHIFT |
+           6u << FL_NVME_CC_IOSQES_SHIFT | 4u << FL_NVME_CC_IOCQES_SHIFT;
 }
 
 static void build_enable(struct fl_remote *r, struct fl_nvme_sqe *sqe)
@@ -90,7 +91,8 @@ static int got_ready(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
     if (csts & FL_NVME_CSTS_RDY)
         return 0;
     if (fl_now_ns() >= r->ready_deadline_ns)
-        return fl_error_set(&r->err, -ETIMEDOUT, "the controller did not become ready in the time that it names, %u ms",
+        return fl_error_set(&r->err, -ETIMEDOUT,
+                            "the controller did not become ready in the time that it names, %u ms",
                             fl_nvme_cap_timeout_ms(r->draft.cap));
     return -EAGAIN;
 }
@@ -111,7 +113,8 @@ static void build_id_ctrl(struct fl_remote *r, struct fl_nvme_sqe *sqe)
 
 static int got_id_ctrl(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
 {
-    return fl_identify_ctrl((const void *)r->seq_buf, r->link.cntlid, r->subnqn, r->discovery, r->kato_ms, &r->draft, &r->err);
+    return fl_identify_ctrl((const void *)r->seq_buf, r->link.cntlid, r->subnqn, r->discovery, r->kato_ms,
+                            &r->draft, &r->err);
 }
 
 static bool no_namespace(const struct fl_remote *r)
@@ -157,13 +160,15 @@ static int got_ns_list(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
 
     while (nr < FL_NVME_NS_LIST_MAX && le32_get(list->nsid[nr])) {
         if (at < sizeof(text) - 16)
-            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u", nr ? ", " : "", le32_get(list->nsid[nr]));
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u", nr ? ", " : "",
+                                   le32_get(list->nsid[nr]));
         nr++;
     }
     if (!nr)
         return fl_error_set(&r->err, -ENOENT, "the subsystem has no namespace that this host may see");
     if (nr > 1)
-        return fl_error_set(&r->err, -EINVAL, "the subsystem has %u namespaces: choose one by ?ns=N (%s)", nr, text);
+        return fl_error_set(&r->err, -EINVAL, "the subsystem has %u namespaces: choose one by ?ns=N (%s)", nr,
+                            text);
     r->want_nsid = le32_get(list->nsid[0]);
     return 0;
 }
@@ -193,7 +198,8 @@ static int got_ns_desc(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
         if (desc->nidt == FL_NVME_NIDT_UUID)
             memcpy(r->draft.uuid, nid, sizeof(r->draft.uuid));
         if (desc->nidt == FL_NVME_NIDT_CSI && nid[0] != FL_NVME_CSI_NVM)
-            return fl_error_set(&r->err, -EOPNOTSUPP, "namespace %u has command set %u, not that of block devices", r->want_nsid,
+            return fl_error_set(&r->err, -EOPNOTSUPP,
+                                "namespace %u has command set %u, not that of block devices", r->want_nsid,
                                 nid[0]);
     }
     return 0;
@@ -241,17 +247,37 @@ const struct fl_step fl_setup_steps[] = {
     {.what = "property VS", .build = build_vs, .got = got_vs},
     {.what = "enabling the controller", .build = build_enable, .got = got_enable},
     {.what = "property CSTS", .build = build_csts, .got = got_ready},
-    {.what = "Identify Controller", .build = build_id_ctrl, .data_len = FL_NVME_IDENTIFY_LEN, .got = got_id_ctrl},
-    {.what = "Identify Controller (NVM)", .skip = no_id_nvm, .build = build_id_nvm, .data_len = FL_NVME_IDENTIFY_LEN,
-     .optional = true, .got = got_id_nvm},
-    {.what = "Set Features (number of queues)", .skip = no_namespace, .build = build_queues, .got = got_queues},
+    {.what = "Identify Controller",
+     .build = build_id_ctrl,
+     .data_len = FL_NVME_IDENTIFY_LEN,
+     .got = got_id_ctrl},
+    {.what = "Identify Controller (NVM)",
+     .skip = no_id_nvm,
+     .build = build_id_nvm,
+     .data_len = FL_NVME_IDENTIFY_LEN,
+     .optional = true,
+     .got = got_id_nvm},
+    {.what = "Set Features (number of queues)",
+     .skip = no_namespace,
+     .build = build_queues,
+     .got = got_queues},
     {.what = "Set Features (events)", .skip = no_events, .build = build_events, .optional = true},
-    {.what = "Identify (active namespaces)", .skip = nsid_known, .build = build_ns_list, .data_len = FL_NVME_IDENTIFY_LEN,
+    {.what = "Identify (active namespaces)",
+     .skip = nsid_known,
+     .build = build_ns_list,
+     .data_len = FL_NVME_IDENTIFY_LEN,
      .got = got_ns_list},
-    {.what = "Identify Namespace", .skip = no_namespace, .build = build_id_ns, .data_len = FL_NVME_IDENTIFY_LEN,
+    {.what = "Identify Namespace",
+     .skip = no_namespace,
+     .build = build_id_ns,
+     .data_len = FL_NVME_IDENTIFY_LEN,
      .got = got_id_ns},
-    {.what = "Identify (namespace descriptors)", .skip = no_namespace, .build = build_ns_desc, .data_len = FL_NVME_IDENTIFY_LEN,
-     .optional = true, .got = got_ns_desc},
+    {.what = "Identify (namespace descriptors)",
+     .skip = no_namespace,
+     .build = build_ns_desc,
+     .data_len = FL_NVME_IDENTIFY_LEN,
+     .optional = true,
+     .got = got_ns_desc},
     {0},
 };
 
@@ -276,10 +302,16 @@ static void build_event_log(struct fl_remote *r, struct fl_nvme_sqe *sqe)
 }
 
 const struct fl_step fl_refresh_steps[] = {
-    {.what = "Get Log Page (changed namespaces)", .build = build_changed_ns, .data_len = sizeof(struct fl_nvme_changed_ns_log),
+    {.what = "Get Log Page (changed namespaces)",
+     .build = build_changed_ns,
+     .data_len = sizeof(struct fl_nvme_changed_ns_log),
      .optional = true},
-    {.what = "Identify Namespace", .skip = no_namespace, .build = build_id_ns, .data_len = FL_NVME_IDENTIFY_LEN,
-     .optional = true, .got = got_id_ns},
+    {.what = "Identify Namespace",
+     .skip = no_namespace,
+     .build = build_id_ns,
+     .data_len = FL_NVME_IDENTIFY_LEN,
+     .optional = true,
+     .got = got_id_ns},
     {0},
 };
 

@@ -94,7 +94,8 @@ enum fl_retry fl_io_status_retry(fl_nvme_status status)
 char *fl_io_result_text(int result, fl_nvme_status status, char buf[FL_STATUS_TEXT_LEN])
 {
     if (status)
-        snprintf(buf, FL_STATUS_TEXT_LEN, "%s (status %xh)", fl_nvme_io_status_text(status), fl_nvme_status_code(status));
+        snprintf(buf, FL_STATUS_TEXT_LEN, "%s (status %xh)", fl_nvme_io_status_text(status),
+                 fl_nvme_status_code(status));
     else if (result == -ENOLINK)
         snprintf(buf, FL_STATUS_TEXT_LEN, "the target cannot be reached and the time to wait for it is over");
     else if (result == -ENODEV)

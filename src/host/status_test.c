@@ -24,7 +24,8 @@ static void becomes_errno(void **state)
     for (uint32_t i = 0; i < FL_ARRAY_LEN(cases); i++)
         assert_int_equal(fl_io_status_errno(cases[i].status), cases[i].err);
     for (uint32_t s = 1; s < 0x8000; s++) /* an error never becomes success, except by its code alone */
-        assert_true(!(s & FL_NVME_SC_MASK) || (fl_io_status_errno((fl_nvme_status)s) < 0 && fl_connect_status_errno((fl_nvme_status)s) < 0));
+        assert_true(!(s & FL_NVME_SC_MASK) || (fl_io_status_errno((fl_nvme_status)s) < 0 &&
+                                               fl_connect_status_errno((fl_nvme_status)s) < 0));
 }
 
 static void is_retried_when_that_may_help(void **state)

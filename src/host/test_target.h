@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: a small target on a loopback socket that is right by default and wrong as told. A thread a connection, blocking.
- * Made of the wire's structs alone, so that it agrees with the host by the specification and not by sharing an engine.
+ * For tests: a small target on a loopback socket that is right by default and wrong as told. A thread a
+ * connection, blocking. Made of the wire's structs alone, so that it agrees with the host by the
+ * specification and not by sharing an engine.
  */
 #ifndef FL_HOST_TEST_TARGET_H
 #define FL_HOST_TEST_TARGET_H
@@ -66,17 +67,17 @@ struct fake {
 
     /* ---- how it behaves; set at any time ---- */
     uint32_t nr_blocks, nr_queues, mdts, capsule_len, nr_entries, kato_seen;
-    int mute;           /* takes everything in and answers nothing */
-    int mute_io;        /* the same for I/O commands */
+    int mute;                    /* takes everything in and answers nothing */
+    int mute_io;                 /* the same for I/O commands */
     int fail_status, fail_count; /* the next fail_count I/O commands end with the status */
-    int flip_count;     /* the next reads with data digest have a wrong one */
-    int drop_count;     /* the next I/O commands end the connection */
-    int connect_status; /* of Connect */
-    int held_count;     /* the next Connects of I/O queues: the queue is still there */
+    int flip_count;              /* the next reads with data digest have a wrong one */
+    int drop_count;              /* the next I/O commands end the connection */
+    int connect_status;          /* of Connect */
+    int held_count;              /* the next Connects of I/O queues: the queue is still there */
     uint32_t connect_dw0;
-    int no_success;     /* never fold the response into the data */
-    int delay_ms;       /* an I/O takes so long */
-    int r2t_len;        /* R2T in pieces of this; 0: all at once */
+    int no_success; /* never fold the response into the data */
+    int delay_ms;   /* an I/O takes so long */
+    int r2t_len;    /* R2T in pieces of this; 0: all at once */
     int nr_namespaces;
     uint8_t uuid0;
     void (*tweak)(struct fl_nvme_id_ctrl *id);
@@ -117,8 +118,8 @@ static inline bool fake_read(struct fake_conn *c, void *buf, size_t len)
     return true;
 }
 
-static inline void fake_send(struct fake_conn *c, union fl_tcp_pdu *pdu, uint8_t type, uint8_t flags, const void *data,
-                             uint32_t len, bool flip)
+static inline void fake_send(struct fake_conn *c, union fl_tcp_pdu *pdu, uint8_t type, uint8_t flags,
+                             const void *data, uint32_t len, bool flip)
 {
     uint8_t hlen = fl_tcp_hlen(type), tail[4] = {0}, *buf;
     bool d = type > FL_TCP_C2H_TERM;
@@ -162,7 +163,8 @@ static inline void fake_respond(struct fake_conn *c, uint16_t cid, uint64_t resu
 }
 
 /* Data of a read in two PDUs when it is long enough, and the response. */
-static inline void fake_respond_data(struct fake_conn *c, uint16_t cid, const void *data, uint32_t len, bool flip)
+static inline void fake_respond_data(struct fake_conn *c, uint16_t cid, const void *data, uint32_t len,
+                                     bool flip)
 {
     uint32_t half = len > 8192 ? len / 2 & ~3u : len;
     bool success = !fake_get(c->fake->no_success) && c->qid;
@@ -170,11 +172,11 @@ static inline void fake_respond_data(struct fake_conn *c, uint16_t cid, const vo
     for (uint32_t off = 0; off < len;) {
         uint32_t n = FL_MIN(half, len - off);
         bool last = off + n == len;
-        union fl_tcp_pdu pdu = {
-            .data = {.cccid = le16_of(cid), .datao = le32_of(off), .datal = le32_of(n)}};
+        union fl_tcp_pdu pdu = {.data = {.cccid = le16_of(cid), .datao = le32_of(off), .datal = le32_of(n)}};
 
         fake_send(c, &pdu, FL_TCP_C2H_DATA,
-                  last ? FL_TCP_F_DATA_LAST | (success ? FL_TCP_F_DATA_SUCCESS : 0) : 0, (const uint8_t *)data + off, n, flip);
+                  last ? FL_TCP_F_DATA_LAST | (success ? FL_TCP_F_DATA_SUCCESS : 0) : 0,
+                  (const uint8_t *)data + off, n, flip);
         off += n;
     }
     if (!success)
@@ -223,10 +225,20 @@ static inline bool fake_pdu(struct fake_conn *c, union fl_tcp_pdu *pdu, uint8_t 
 static inline void fake_id_ctrl(struct fake *f, struct fl_nvme_id_ctrl *id)
 {
     *id = (struct fl_nvme_id_ctrl){
-        .mdts = (uint8_t)f->mdts, .cntlid = le16_of(1), .ver = le32_of(FL_NVME_VS_1_4), .oaes = le32_of(FL_NVME_OAES_NS_ATTR),
-        .cntrltype = 1, .kas = le16_of(10), .sqes = 0x66, .cqes = 0x44, .maxcmd = le16_of(1024), .nn = le32_of(1024),
-        .mnan = le32_of(1024), .sgls = le32_of(FL_NVME_SGLS_SUPPORTED | FL_NVME_SGLS_OFFSET | FL_NVME_SGLS_TRANSPORT),
-        .ioccsz = le32_of((64 + f->capsule_len) / 16), .iorcsz = le32_of(1)};
+        .mdts = (uint8_t)f->mdts,
+        .cntlid = le16_of(1),
+        .ver = le32_of(FL_NVME_VS_1_4),
+        .oaes = le32_of(FL_NVME_OAES_NS_ATTR),
+        .cntrltype = 1,
+        .kas = le16_of(10),
+        .sqes = 0x66,
+        .cqes = 0x44,
+        .maxcmd = le16_of(1024),
+        .nn = le32_of(1024),
+        .mnan = le32_of(1024),
+        .sgls = le32_of(FL_NVME_SGLS_SUPPORTED | FL_NVME_SGLS_OFFSET | FL_NVME_SGLS_TRANSPORT),
+        .ioccsz = le32_of((64 + f->capsule_len) / 16),
+        .iorcsz = le32_of(1)};
     memset(id->mn, ' ', sizeof(id->mn));
     memcpy(id->mn, "fake", 4);
     memset(id->sn, ' ', sizeof(id->sn));
@@ -373,7 +385,8 @@ static inline void fake_admin(struct fake_conn *c, const struct fl_nvme_sqe *sqe
 }
 
 /* The data of a write: in the capsule, or asked for. false: the connection is over. */
-static inline bool fake_fetch(struct fake_conn *c, const struct fl_nvme_sqe *sqe, const uint8_t *capsule, uint8_t *to, uint32_t len)
+static inline bool fake_fetch(struct fake_conn *c, const struct fl_nvme_sqe *sqe, const uint8_t *capsule,
+                              uint8_t *to, uint32_t len)
 {
     uint32_t step = fake_get(c->fake->r2t_len) ? (uint32_t)fake_get(c->fake->r2t_len) : len;
 
@@ -428,7 +441,8 @@ static inline bool fake_io(struct fake_conn *c, const struct fl_nvme_sqe *sqe, c
         fake_respond(c, cid, 0, (fl_nvme_status)fake_get(f->fail_status));
         return true;
     }
-    if (sqe->opcode == FL_NVME_CMD_FLUSH || sqe->opcode == FL_NVME_CMD_VERIFY || sqe->opcode == FL_NVME_CMD_DSM) {
+    if (sqe->opcode == FL_NVME_CMD_FLUSH || sqe->opcode == FL_NVME_CMD_VERIFY ||
+        sqe->opcode == FL_NVME_CMD_DSM) {
         fake_respond(c, cid, 0, 0);
         return true;
     }
@@ -564,7 +578,8 @@ static inline void *fake_accept(void *arg)
 
 static inline void fake_listen(struct fake *f)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(f->port)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(f->port)};
     socklen_t len = sizeof(a);
     int one = 1;
 
@@ -583,8 +598,13 @@ static inline struct fake *fake_start(void)
 {
     struct fake *f = calloc(1, sizeof(*f));
 
-    *f = (struct fake){.nr_blocks = FAKE_LEN / FAKE_BLOCK, .nr_queues = 8, .mdts = 5, .capsule_len = 8192, .nr_entries = 128,
-                       .nr_namespaces = 1, .uuid0 = 7};
+    *f = (struct fake){.nr_blocks = FAKE_LEN / FAKE_BLOCK,
+                       .nr_queues = 8,
+                       .mdts = 5,
+                       .capsule_len = 8192,
+                       .nr_entries = 128,
+                       .nr_namespaces = 1,
+                       .uuid0 = 7};
     pthread_mutex_init(&f->lock, NULL);
     f->mem = calloc(1, FAKE_LEN);
     fake_listen(f);

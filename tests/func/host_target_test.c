@@ -16,8 +16,10 @@
 #include "real_target.h"
 
 /* Patient: a busy machine is not what is tested. */
-static const struct fl_device_options host_a = {
-    .hostnqn = "nqn.2026-01.org.example:host-a", .connect_timeout_ms = 30000, .kato_ms = 60000, .io_timeout_ms = 60000};
+static const struct fl_device_options host_a = {.hostnqn = "nqn.2026-01.org.example:host-a",
+                                                .connect_timeout_ms = 30000,
+                                                .kato_ms = 60000,
+                                                .io_timeout_ms = 60000};
 
 static struct fl_device *open_url(const char *url, const struct fl_device_options *o)
 {
@@ -131,9 +133,11 @@ static uint64_t pick_len(struct job *j)
 
 static bool start_one(struct job *j, struct fl_queue *q, struct slot *s)
 {
-    static const enum fl_io_op ops[] = {FL_IO_READ,    FL_IO_READ,         FL_IO_WRITE,   FL_IO_WRITE, FL_IO_WRITE,
-                                        FL_IO_COMPARE, FL_IO_WRITE_ZEROES, FL_IO_DISCARD, FL_IO_FLUSH, FL_IO_VERIFY};
-    uint64_t len = pick_len(j), off = j->base + rnd(&j->seed) % ((AREA_LEN - len) / j->block_len + 1) * j->block_len;
+    static const enum fl_io_op ops[] = {FL_IO_READ,  FL_IO_READ,    FL_IO_WRITE,        FL_IO_WRITE,
+                                        FL_IO_WRITE, FL_IO_COMPARE, FL_IO_WRITE_ZEROES, FL_IO_DISCARD,
+                                        FL_IO_FLUSH, FL_IO_VERIFY};
+    uint64_t len = pick_len(j),
+             off = j->base + rnd(&j->seed) % ((AREA_LEN - len) / j->block_len + 1) * j->block_len;
     size_t a = rnd(&j->seed) % len, b = a + rnd(&j->seed) % (len - a + 1);
 
     if (overlaps(j, off, len))
@@ -141,7 +145,11 @@ static bool start_one(struct job *j, struct fl_queue *q, struct slot *s)
     s->iov[0] = (struct iovec){s->buf, a};
     s->iov[1] = (struct iovec){s->buf + a, b - a};
     s->iov[2] = (struct iovec){s->buf + b, len - b};
-    s->io = (struct fl_io){.op = ops[rnd(&j->seed) % FL_ARRAY_LEN(ops)], .off = off, .len = len, .iov = s->iov, .nr_iov = 3,
+    s->io = (struct fl_io){.op = ops[rnd(&j->seed) % FL_ARRAY_LEN(ops)],
+                           .off = off,
+                           .len = len,
+                           .iov = s->iov,
+                           .nr_iov = 3,
                            .done = io_done};
     if (rnd(&j->seed) & 1) {
         s->iov[0].iov_len = len;
@@ -195,8 +203,14 @@ static void random_io(struct fl_device *dev, uint32_t nr_jobs, uint32_t depth, u
     for (uint32_t k = 0; k < nr_jobs; k++) {
         struct job *j = &jobs[k];
 
-        *j = (struct job){.dev = dev, .base = k * (uint64_t)AREA_LEN, .depth = depth, .nr_ios = nr_ios, .seed = k + 1,
-                          .block_len = info.block_len, .max_io = MAX_IO, .copy = calloc(1, AREA_LEN),
+        *j = (struct job){.dev = dev,
+                          .base = k * (uint64_t)AREA_LEN,
+                          .depth = depth,
+                          .nr_ios = nr_ios,
+                          .seed = k + 1,
+                          .block_len = info.block_len,
+                          .max_io = MAX_IO,
+                          .copy = calloc(1, AREA_LEN),
                           .slots = calloc(depth, sizeof(struct slot))};
         for (uint32_t i = 0; i < depth; i++)
             j->slots[i] = (struct slot){.job = j, .buf = malloc(MAX_IO)};
@@ -230,8 +244,11 @@ static void all_operations(void **state)
     };
 
     for (uint32_t i = 0; i < FL_ARRAY_LEN(cases); i++) {
-        struct real_options ro = {.spec = {cases[i].spec}, .capsule_len = cases[i].capsule_len, .mdts_len = cases[i].mdts_len,
-                                  .no_success_flag = cases[i].no_success, .nr_loops = cases[i].nr_loops};
+        struct real_options ro = {.spec = {cases[i].spec},
+                                  .capsule_len = cases[i].capsule_len,
+                                  .mdts_len = cases[i].mdts_len,
+                                  .no_success_flag = cases[i].no_success,
+                                  .nr_loops = cases[i].nr_loops};
         struct real *t = real_start(&ro);
         struct fl_device_options o = host_a;
         struct fl_device_info info;
@@ -256,7 +273,8 @@ static void lengths_at_the_borders(void **state)
     struct real *t = real_start(&ro);
     struct fl_device *dev = open_url(t->url, &host_a);
     struct fl_queue *q = queue_of(dev, 4);
-    static const uint32_t lens[] = {512, 1024, 8192, 8704, 130560, 131072, 131584, 262144, 262656, 1 << 20, (4 << 20) + 512};
+    static const uint32_t lens[] = {512,    1024,   8192,   8704,    130560,         131072,
+                                    131584, 262144, 262656, 1 << 20, (4 << 20) + 512};
     uint8_t *out = malloc(8 << 20), *in = malloc(8 << 20);
     struct fl_error err = {0};
     uint64_t seed = 5;
@@ -389,7 +407,12 @@ static void target_restarts(void **state)
     for (int i = 0; i < 3; i++) {
         struct iovec iov = {out, sizeof(out)};
         int result = 1;
-        struct fl_io io = {.op = FL_IO_WRITE, .off = (uint64_t)i * 4096, .len = 4096, .iov = &iov, .nr_iov = 1, .done = never,
+        struct fl_io io = {.op = FL_IO_WRITE,
+                           .off = (uint64_t)i * 4096,
+                           .len = 4096,
+                           .iov = &iov,
+                           .nr_iov = 1,
+                           .done = never,
                            .user = &result};
 
         fill(out, sizeof(out), &seed);
@@ -437,7 +460,8 @@ static bool add_ip6(const char *text, int prefix)
     /* The kernel looks for a duplicate first. */
     fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     for (int i = 0; i < 300; i++, usleep(10000)) {
-        ((struct sockaddr_in6 *)&a.ss)->sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&req.addr) ? (uint32_t)req.index : 0;
+        ((struct sockaddr_in6 *)&a.ss)->sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&req.addr) ? (uint32_t)req.index
+                                                                                         : 0;
         r = bind(fd, (struct sockaddr *)&a.ss, a.len);
         if (r == 0 || errno != EADDRNOTAVAIL)
             break;
@@ -471,7 +495,8 @@ static void over_address(const char *addr)
     char text[64];
 
     fl_device_info(dev, &info);
-    snprintf(text, sizeof(text), "//%.*s", (int)strcspn(addr, "%]"), addr); /* URLs write a scope's % as %25 */
+    snprintf(text, sizeof(text), "//%.*s", (int)strcspn(addr, "%]"),
+             addr); /* URLs write a scope's % as %25 */
     if (!strstr(info.url, text))
         fail_msg("%s has no %s in it", info.url, text);
     if (fl_read(q, block, 0, 4096, &err) < 0)

@@ -18,7 +18,7 @@ struct real_options {
     uint32_t nr_loops;   /* 0: 1 */
     uint16_t port;       /* 0: any */
     uint32_t mdts_len, max_depth;
-    int64_t capsule_len; /* -1: the default */
+    int64_t capsule_len;               /* -1: the default */
     bool no_success_flag, other_hosts; /* other_hosts: only nqn...:host-a may connect */
 };
 
@@ -28,7 +28,7 @@ struct real {
     uint32_t nr_loops;
     struct fl_target *target;
     struct fl_subsystem *ss;
-    char url[640];      /* of namespace 1 */
+    char url[640]; /* of namespace 1 */
     char discovery[512];
 };
 
@@ -48,7 +48,9 @@ static inline void real_visit_listener(void *arg, const struct fl_listener_info 
 static inline struct real *real_start(const struct real_options *o)
 {
     struct fl_loop_options lo = {.poll = FL_POLL_SLEEP, .cpu = -1};
-    struct fl_target_options to = {.mdts_len = o->mdts_len, .max_depth = o->max_depth, .capsule_len = o->capsule_len,
+    struct fl_target_options to = {.mdts_len = o->mdts_len,
+                                   .max_depth = o->max_depth,
+                                   .capsule_len = o->capsule_len,
                                    .no_success_flag = o->no_success_flag};
     struct fl_subsystem_options so = {.nqn = REAL_NQN, .allow_any_host = !o->other_hosts};
     struct fl_target_visitor look = {.listener = real_visit_listener};

@@ -54,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (uint32_t i = 0; i < nr; i++) {
         struct fl_url url;
 
-        assert(memchr(list[i].subnqn, 0, sizeof(list[i].subnqn)) && memchr(list[i].address, 0, sizeof(list[i].address)));
+        assert(memchr(list[i].subnqn, 0, sizeof(list[i].subnqn)) &&
+               memchr(list[i].address, 0, sizeof(list[i].address)));
         assert(!list[i].url[0] || fl_url_parse(list[i].url, &url, NULL) == 0);
     }
     free(list);

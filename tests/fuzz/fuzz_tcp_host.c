@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes from a target to the host's engine, with commands of all directions in flight. First byte: bits 0 and 1 digests, 2 the
- * input has its own ICResp, 3 many pieces of memory, 4 clear: small commands; 7:4 how much is
- * read at a time. Whatever comes: each command ends once,
- * nothing outside its buffer is written, and a broken stream stays broken.
+ * Bytes from a target to the host's engine, with commands of all directions in flight. First byte: bits 0 and
+ * 1 digests, 2 the input has its own ICResp, 3 many pieces of memory, 4 clear: small commands; 7:4 how much
+ * is read at a time. Whatever comes: each command ends once, nothing outside its buffer is written, and a
+ * broken stream stays broken.
  */
 #include "fuzz.h"
 
@@ -111,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct fix f = {0};
     struct fl_tcp_ic ic = {.pda = 4, .maxh2cdata = 4096};
     struct fl_tcp_host_options o = {.nr_reqs = NR_REQS, .max_data_len = LEN, .rx_cap = 16384, .guess = true};
-    static const uint16_t chunks[16] = {65535, 1, 3, 7, 8, 24, 28, 100, 512, 1000, 4096, 4120, 5000, 8192, 16384, 30000};
+    static const uint16_t chunks[16] = {65535, 1,    3,    7,    8,    24,   28,    100,
+                                        512,   1000, 4096, 4120, 5000, 8192, 16384, 30000};
     union fl_tcp_pdu pdu;
     bool ok = true;
 
