@@ -106,6 +106,13 @@ static void cell_us(struct table *t, double us)
     table_cell(t, us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
 }
 
+static void cell_difference(struct table *t, double us)
+{
+    const double size = us < 0 ? -us : us;
+
+    table_cell(t, size < 100 ? "%+.2f" : size < 10000 ? "%+.1f" : "%+.0f", us);
+}
+
 static void add_row(struct table *t, const struct bench_spec *spec, const struct bench_result *r, char letter)
 {
     static const double percents[] = {50, 99, 99.9, 99.99};
@@ -147,12 +154,12 @@ static void add_difference(struct table *t, const struct bench_result *local,
     table_cell(t, "%u", remote->depth);
     table_cell(t, "%u", remote->nr_jobs);
     table_cell(t, "x%.2f", bench_iops(remote) / bench_iops(local));
-    table_cell(t, " ");
-    table_cell(t, "%+.2f", mean_us(remote) - mean_us(local));
+    table_cell(t, "%s", "");
+    cell_difference(t, mean_us(remote) - mean_us(local));
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
-        table_cell(t, "%+.2f", percentile_us(remote, percents[i]) - percentile_us(local, percents[i]));
+        cell_difference(t, percentile_us(remote, percents[i]) - percentile_us(local, percents[i]));
     for (i = 0; i < 4; i++)
-        table_cell(t, " ");
+        table_cell(t, "%s", "");
 }
 
 static void print_legend(struct bench_result *const *results, uint32_t nr)

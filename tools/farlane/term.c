@@ -130,26 +130,35 @@ void table_hide_empty(struct table *t)
     t->nr_columns = kept;
 }
 
+static void print_row(const struct table *t, char *const *row, const int *width, FILE *f)
+{
+    uint32_t column, last = t->nr_columns;
+
+    while (last > 1 && !row[last - 1][0]) /* no blanks at the end of a line */
+        last--;
+    for (column = 0; column < last; column++) {
+        int pad = width[column] - visible_width(row[column]);
+
+        if (t->right[column])
+            fprintf(f, "%*s%s", pad, "", row[column]);
+        else
+            fprintf(f, "%s%*s", row[column], column + 1 < last ? pad : 0, "");
+        if (column + 1 < last)
+            fputs("  ", f);
+    }
+}
+
 void table_print(struct table *t, FILE *f, int indent)
 {
     int width[TABLE_MAX_COLUMNS] = {0};
-    uint32_t i, column;
+    uint32_t i;
 
     for (i = 0; i < t->nr_cells; i++)
         width[i % t->nr_columns] = FL_MAX(width[i % t->nr_columns], visible_width(t->cell[i]));
-    for (i = 0; i < t->nr_cells; i++) {
-        int pad = width[column = i % t->nr_columns] - visible_width(t->cell[i]);
-
-        if (column == 0)
-            fprintf(f, "%*s%s", indent, "", i == 0 ? term_on(f, TERM_BOLD) : "");
-        if (t->right[column])
-            fprintf(f, "%*s%s", pad, "", t->cell[i]);
-        else
-            fprintf(f, "%s%*s", t->cell[i], column + 1 < t->nr_columns ? pad : 0, "");
-        if (column + 1 < t->nr_columns)
-            fputs("  ", f);
-        else
-            fprintf(f, "%s\n", i < t->nr_columns ? term_off(f) : "");
+    for (i = 0; i < t->nr_cells; i += t->nr_columns) {
+        fprintf(f, "%*s%s", indent, "", i == 0 ? term_on(f, TERM_BOLD) : "");
+        print_row(t, t->cell + i, width, f);
+        fprintf(f, "%s\n", i == 0 ? term_off(f) : "");
     }
     for (i = 0; i < t->nr_cells; i++)
         free(t->cell[i]);
