@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong usage of every command: a line on standard error that says what, and what is allowed; status 2; nothing done."""
+import pathlib
 import subprocess
 
 from farlane import *
@@ -89,6 +90,15 @@ def test_output_that_cannot_be_written():
     p.stdout.close()
     assert p.wait(PATIENCE) == FAILED and p.stderr.read() == b""
     p.stderr.close()
+
+
+def test_completion():
+    script = pathlib.Path(__file__).parents[2] / "tools" / "farlane" / "completion.bash"
+    for words, wanted in [(["be"], "bench"), (["bench", "--dest"], "--destroy-data"), (["ctl", "li"], "list listener"),
+                          (["ctl", "ns", ""], "add rm resize")]:
+        done = subprocess.run(["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _farlane; echo "${COMPREPLY[*]}"',
+                               "bash", str(script), EXE, *words], capture_output=True, text=True)
+        assert done.stdout.strip() == wanted, (words, done)
 
 
 main()
