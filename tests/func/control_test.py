@@ -262,6 +262,19 @@ def test_ctl_speaks_to_people():
         assert len(s.get("/v1/listeners")["listeners"]) == 1
 
 
+def test_paths_mean_the_same_in_every_folder():
+    os.mkdir("other")
+    make_file("other/f", 1 << 20)
+    make_file("g", 2 << 20)
+    with Serve("--ns", "file:g", "--nqn", NQN) as s:
+        s.ctl("ns", "add", "file:f,bs=4096", cwd="other")
+        assert spaces(s)[2]["size"] == 1 << 20
+        s.ctl("save", "saved.yaml")
+    with open("saved.yaml") as f:
+        text = f.read()
+    assert f"file:{os.getcwd()}/g" in text and f"file:{os.getcwd()}/other/f,bs=4096" in text, text
+
+
 def test_save_load_save():
     """What is saved loads to the same, with everything that was changed live."""
     make_file("f", 4 << 20)

@@ -167,7 +167,7 @@ static bool has_operands(const struct ctl *c, uint32_t at, uint32_t least, uint3
 
 static int ns(struct ctl *c, const char *verb)
 {
-    char path[1024];
+    char path[1024], *spec;
     uint32_t at = 2;
     int status;
 
@@ -176,7 +176,9 @@ static int ns(struct ctl *c, const char *verb)
         if (status != EXIT_OK)
             return status;
         strcat(path, "/namespaces");
-        json_object_set_new(c->body, "spec", json_string(c->operand[at]));
+        spec = config_absolute_spec(c->operand[at]); /* the server may run in another folder */
+        json_object_set_new(c->body, "spec", json_string(spec));
+        free(spec);
         return change(c, "POST", path, c->body, "namespace added");
     }
     if (!strcmp(verb, "rm") && has_operands(c, at, 1, 2)) {

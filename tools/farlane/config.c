@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/url.h"
+
 static void *need(void *p)
 {
     if (!p) {
@@ -65,6 +67,28 @@ void config_add_host(struct config_subsystem *ss, const char *hostnqn)
     char **host = append((void **)&ss->hosts, &ss->nr_hosts, sizeof(*host));
 
     *host = need(strdup(hostnqn));
+}
+
+char *config_absolute_spec(const char *spec)
+{
+    struct fl_url *url = need(calloc(1, sizeof(*url)));
+    char *text = need(malloc(FL_URL_TEXT_LEN)), *folder = getcwd(NULL, 0);
+    int len;
+
+    snprintf(text, FL_URL_TEXT_LEN, "%s", spec);
+    if (folder && fl_url_parse(spec, url, NULL) == 0 && url->kind == FL_URL_FILE && url->path[0] != '/') {
+        char *path = need(malloc(strlen(folder) + strlen(url->path) + 2));
+
+        len = sprintf(path, "%s/%s", folder, url->path);
+        if ((size_t)len < sizeof(url->path)) {
+            memcpy(url->path, path, (size_t)len + 1);
+            fl_url_format(url, text, FL_URL_TEXT_LEN);
+        }
+        free(path);
+    }
+    free(folder);
+    free(url);
+    return text;
 }
 
 void config_set_text(char **member, const char *text)

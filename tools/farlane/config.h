@@ -82,6 +82,9 @@ struct config_listener *config_add_listener(struct config *config, const char *a
 struct config_subsystem *config_add_subsystem(struct config *config, const char *nqn);
 struct config_namespace *config_add_namespace(struct config_subsystem *ss, const char *spec);
 void config_add_host(struct config_subsystem *ss, const char *hostnqn);
+/* "file:disk.img,bs=4096" with the path made absolute, so that it means the same to a process in another
+ * folder; anything else as it is. malloc'ed. */
+char *config_absolute_spec(const char *spec);
 void config_set_text(char **member, const char *text);
 void config_set_number(uint32_t **member, uint32_t value);
 void config_set_bool(bool **member, bool value);

@@ -46,17 +46,18 @@ static struct config_subsystem *find(struct config *config, const char *nqn)
     return NULL;
 }
 
-/* A namespace that was resized is as large after a restart; a file says its own size. */
+/* A namespace that was resized is as large after a restart; a file says its own size. Paths mean the same
+ * from any folder. */
 static void save_spec(struct config_namespace *ns, const struct fl_namespace_info *info)
 {
     struct fl_url *url = malloc(sizeof(*url));
-    char *text = malloc(FL_URL_TEXT_LEN);
+    char *text = config_absolute_spec(info->spec);
 
-    if (url && text && fl_url_parse(info->spec, url, NULL) == 0 && url->size && url->size != info->len) {
+    if (url && fl_url_parse(text, url, NULL) == 0 && url->size && url->size != info->len) {
         url->size = info->len;
-        if (fl_url_format(url, text, FL_URL_TEXT_LEN) < FL_URL_TEXT_LEN)
-            config_set_text(&ns->spec, text);
+        fl_url_format(url, text, FL_URL_TEXT_LEN);
     }
+    config_set_text(&ns->spec, text);
     free(url);
     free(text);
 }
