@@ -489,28 +489,40 @@ static int serve(struct server *s, struct serve_args *a)
     return status;
 }
 
+static int take_args(struct serve_args *a, int argc, char **argv)
+{
+    struct cmd_args args;
+    int id;
+
+    cmd_args_init(&args, &cmd_serve, argc, argv);
+    while ((id = cmd_args_next(&args)) != CMD_DONE) {
+        if (id == CMD_BAD || id == CMD_HELP)
+            return cmd_args_status(id) + 1;
+        if (!take_option(&args, id, a))
+            return EXIT_USAGE + 1;
+    }
+    if (a->file || a->ss.nr_namespaces || a->nqn)
+        return 0;
+    return cmd_usage(
+               &cmd_serve,
+               "nothing to serve: say --ns ram:1G, --ns file:PATH or -c FILE.yaml (or --nqn NQN, and add "
+               "namespaces later with farlane ctl)") +
+           1;
+}
+
 static int run(int argc, char **argv)
 {
     struct serve_args a = {.over = config_create()};
     struct server s = {0};
     struct fl_error err = {0};
-    struct cmd_args args;
-    int id, rc, status;
+    int status = take_args(&a, argc, argv) - 1; /* -1: go on */
+    int rc;
 
-    cmd_args_init(&args, &cmd_serve, argc, argv);
-    while ((id = cmd_args_next(&args)) != CMD_DONE) {
-        if (id == CMD_BAD || id == CMD_HELP)
-            return cmd_args_status(id);
-        if (!take_option(&args, id, &a))
-            return EXIT_USAGE;
+    if (status < 0) {
+        rc = make_config(&a, &s, &err);
+        status = rc < 0 ? cmd_fail(&err, rc) : serve(&s, &a);
     }
-    if (!a.file && !a.ss.nr_namespaces && !a.nqn)
-        return cmd_usage(
-            &cmd_serve,
-            "nothing to serve: say --ns ram:1G, --ns file:PATH or -c FILE.yaml (or --nqn NQN, and add "
-            "namespaces later with farlane ctl)");
-    rc = make_config(&a, &s, &err);
-    status = rc < 0 ? cmd_fail(&err, rc) : serve(&s, &a);
+    add_subsystem(&a, a.over); /* what make_config did not take is freed with it */
     config_free(a.over);
     config_free(s.config);
     config_marks_free(&s.marks);
