@@ -144,6 +144,22 @@ def test_says_that_it_is_ready():
     notify.close()
 
 
+def test_many_loops():
+    """Queues are spread over the loops, and all see the same namespace."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    with Serve("--ns", "ram:16M", "--nqn", NQN, "--cores", ",".join(map(str, cpus))) as s:
+        assert len(s.get("/v1/status")["loops"]) == len(cpus)
+        load = subprocess.Popen([EXE, "bench", s.url, "--verify", "--destroy-data", "--rw", "randrw:50", "--jobs", "4", "--depth", "8",
+                                 "--wait", "sleep", "--seconds", "2", "--json"], stdout=subprocess.PIPE, text=True)
+        wait_until("the queues", lambda: s.get("/v1/status")["connections"] >= 5)
+        loops = {q["loop"] for c in s.get("/v1/connections")["controllers"] for q in c["connections"] if q["queue"]}
+        assert len(loops) == len(cpus), loops
+        s.ctl("ns", "add", "ram:1M")
+        s.ctl("ns", "rm", 2)
+        out = load.communicate(timeout=PATIENCE)[0]
+        assert load.returncode == 0 and json.loads(out)[0]["verified"], out
+
+
 def test_signals():
     for signo in (signal.SIGTERM, signal.SIGINT):
         with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
@@ -192,7 +208,7 @@ def test_default_control_socket():
         said += line
     assert "here.sock" in said and "STANDS ON" in said and "this machine only" in said and "Any host may connect" in said, said
     assert "\033" not in said
-    assert "1 namespaces" in run("ctl", "status", env=env).stdout
+    assert "1 namespace," in run("ctl", "status", env=env).stdout
     # A second one beside it takes a name of its own.
     p2 = subprocess.Popen([EXE, "serve", "--ns", "ram:1M", "--json", "--listen", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE,
                           text=True, env=env)

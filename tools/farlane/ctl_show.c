@@ -30,6 +30,11 @@ static void heading(const char *title)
     printf("%s%s%s\n", term_on(stdout, TERM_BOLD), title, term_off(stdout));
 }
 
+static void count(uint64_t n, const char *what, const char *after)
+{
+    printf("%" PRIu64 " %s%s%s", n, what, n == 1 ? "" : "s", after);
+}
+
 /* ---- status ---- */
 
 static void print_uptime(double s)
@@ -55,10 +60,13 @@ void ctl_show_status(const json_t *status)
     print_uptime(json_number_value(json_object_get(status, "uptime_s")));
     if (text(status, "config_file")[0])
         printf(", started from %s", text(status, "config_file"));
-    printf("\n%" PRIu64 " subsystems, %" PRIu64 " namespaces, %" PRIu64 " of %" PRIu64
-           " listeners listening, %" PRIu64 " controllers, %" PRIu64 " connections\n\n",
-           number(status, "subsystems"), number(status, "namespaces"), number(status, "listening"),
-           number(status, "listeners"), number(status, "controllers"), number(status, "connections"));
+    putchar('\n');
+    count(number(status, "subsystems"), "subsystem", ", ");
+    count(number(status, "namespaces"), "namespace", ", ");
+    printf("%" PRIu64 " of ", number(status, "listening"));
+    count(number(status, "listeners"), "listener", " listening, ");
+    count(number(status, "controllers"), "controller", ", ");
+    count(number(status, "connections"), "connection", "\n\n");
     table_init(&t, ">LOOP", ">BUSY s", ">CONNECTIONS", ">BUFFERS", ">USED", ">PEAK", ">WAITS", NULL);
     json_array_foreach(json_object_get(status, "loops"), i, loop)
     {
