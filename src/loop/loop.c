@@ -355,7 +355,7 @@ int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns)
     current = loop;
     loop->now = fl_now_ns();
     if (!loop->idle_since)
-        loop->busy_ns += loop->now - before;
+        __atomic_store_n(&loop->busy_ns, loop->busy_ns + (loop->now - before), __ATOMIC_RELAXED);
     if (!fl_mpsc_empty(&loop->msgs))
         work += run_messages(loop);
     work += run_pollers(loop);

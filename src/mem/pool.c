@@ -116,6 +116,12 @@ static uint8_t order_of(uint32_t len)
     return len <= FL_POOL_MIN_LEN ? 0 : (uint8_t)(32 - __builtin_clz((len - 1) / FL_POOL_MIN_LEN));
 }
 
+/* The pool's thread alone writes; any other may look, and sees whole numbers. */
+static void set_stat(uint64_t *stat, uint64_t value)
+{
+    __atomic_store_n(stat, value, __ATOMIC_RELAXED);
+}
+
 static void *take(struct fl_pool *pool, uint32_t len)
 {
     uint8_t order = order_of(len);
@@ -132,9 +138,9 @@ static void *take(struct fl_pool *pool, uint32_t len)
     }
     pool->pages[page].state = PAGE_USED;
     pool->pages[page].order = order;
-    pool->stats.used_len += (uint64_t)FL_POOL_MIN_LEN << order;
+    set_stat(&pool->stats.used_len, pool->stats.used_len + ((uint64_t)FL_POOL_MIN_LEN << order));
     if (pool->stats.used_len > pool->stats.peak_len)
-        pool->stats.peak_len = pool->stats.used_len;
+        set_stat(&pool->stats.peak_len, pool->stats.used_len);
     return pool->base + (size_t)page * FL_POOL_MIN_LEN;
 }
 
@@ -193,7 +199,7 @@ void fl_pool_wait(struct fl_pool *pool, struct fl_pool_wait *wait, uint32_t len)
 {
     wait->len = len;
     fl_list_add_tail(&pool->waits, &wait->link);
-    pool->stats.nr_waits++;
+    set_stat(&pool->stats.nr_waits, pool->stats.nr_waits + 1);
 }
 
 void fl_pool_wait_cancel(struct fl_pool_wait *wait)
@@ -227,7 +233,7 @@ void fl_pool_put(struct fl_pool *pool, void *buf)
     struct page *p = &pool->pages[page];
 
     assert(page < pool->nr_pages && p->state == PAGE_USED);
-    pool->stats.used_len -= (uint64_t)FL_POOL_MIN_LEN << p->order;
+    set_stat(&pool->stats.used_len, pool->stats.used_len - ((uint64_t)FL_POOL_MIN_LEN << p->order));
     if (pool->nr_kept[p->order] < KEPT_MAX) {
         p->state = PAGE_KEPT;
         pool->kept[p->order][pool->nr_kept[p->order]++] = page;
@@ -240,5 +246,10 @@ void fl_pool_put(struct fl_pool *pool, void *buf)
 
 void fl_pool_stats(const struct fl_pool *pool, struct fl_pool_stats *stats)
 {
-    *stats = pool->stats;
+    *stats = (struct fl_pool_stats){
+        .total_len = pool->stats.total_len, /* never changes */
+        .used_len = __atomic_load_n(&pool->stats.used_len, __ATOMIC_RELAXED),
+        .peak_len = __atomic_load_n(&pool->stats.peak_len, __ATOMIC_RELAXED),
+        .nr_waits = __atomic_load_n(&pool->stats.nr_waits, __ATOMIC_RELAXED),
+    };
 }
