@@ -219,28 +219,22 @@ bool cmd_args_size(const struct cmd_args *args, uint64_t *value)
 /* ---- help ---- */
 
 /* Prints text from column `indent` on, wrapped at the width of the terminal. */
-static void print_wrapped(const char *text, int at, int indent)
+static void print_wrapped(const char *text, int indent)
 {
-    int width = FL_MIN(term_width(stdout), 110);
+    int width = FL_MIN(term_width(stdout), 110), at = indent;
+    const char *gap = "";
 
     while (*text) {
-        int len = (int)strcspn(text, " \n");
+        int len = (int)strcspn(text, " ");
 
-        if (at + len > width && at > indent) {
+        if (at + (int)strlen(gap) + len > width && at > indent) {
             printf("\n%*s", indent, "");
             at = indent;
+            gap = "";
         }
-        at += printf("%.*s", len, text);
-        text += len;
-        if (*text == '\n') {
-            printf("\n%*s", indent, "");
-            at = indent;
-            text++;
-        } else if (*text) {
-            if (at + 1 < width)
-                at += printf(" ");
-            text++;
-        }
+        at += printf("%s%.*s", gap, len, text);
+        gap = " ";
+        text += len + (text[len] == ' ');
     }
     putchar('\n');
 }
@@ -264,7 +258,7 @@ void cmd_help(const struct cmd *cmd)
             printf("  -%c, %-*s  ", o->id, widest + 2, left);
         else
             printf("      %-*s  ", widest + 2, left);
-        print_wrapped(o->help, widest + 10, widest + 10);
+        print_wrapped(o->help, widest + 10);
     }
     if (cmd->details)
         printf("\n%s", cmd->details);
