@@ -411,7 +411,7 @@ static bool take_option(const struct cmd_args *args, int id, struct ctl *c)
         c->disconnect = true;
         return true;
     case OPT_DEADLINE:
-        return cmd_args_number(args, 1, 86400, &c->deadline_s);
+        return cmd_args_number(args, 1, 500, &c->deadline_s);
     case OPT_NSID:
     case OPT_ANA_GROUP:
         if (!cmd_args_number(args, 1, UINT32_MAX - 1, &v))

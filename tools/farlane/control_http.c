@@ -15,7 +15,7 @@
 
 #include "base/address.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/list.h"
 #include "base/util.h"
 #include "control.h"
 
@@ -27,7 +27,8 @@ struct control_http {
     struct MHD_Daemon *daemon;
     struct fl_watch watch;
     struct fl_timer timer;
-    char path[108]; /* to unlink; "": TCP, which shows metrics only */
+    struct fl_list waiting; /* requests whose change has not ended */
+    char path[108];         /* to unlink; "": TCP, which shows metrics only */
     bool metrics_only;
 };
 
@@ -36,7 +37,8 @@ struct request {
     struct MHD_Connection *connection;
     char *body;
     size_t body_len;
-    bool too_large, waiting, executed;
+    bool too_large, executed;
+    struct fl_list link; /* while it waits */
     struct control_op op;
     struct control_reply reply;
 };
@@ -105,9 +107,9 @@ static void resume(struct control_reply *reply)
     struct request *r = FL_CONTAINER_OF(reply, struct request, reply);
 
     r->executed = true;
-    if (!r->waiting)
+    if (!fl_list_linked(&r->link))
         return; /* it ended before control_execute returned */
-    r->waiting = false;
+    fl_list_del(&r->link);
     MHD_resume_connection(r->connection);
     /* Not turned from here: this may run deep inside the target. */
     fl_timer_set(r->http->s->loops[0], &r->http->timer, fl_now_ns());
@@ -141,7 +143,7 @@ static enum MHD_Result handle(struct request *r, const char *path, const char *m
         control_reply_error(&r->reply, -ENOENT, "path",
                             "only /metrics is here; control goes through the Unix socket");
     } else if (rc == 0 && control_execute(r->http->s, &r->op, &r->reply) && !r->executed) {
-        r->waiting = true;
+        fl_list_add_tail(&r->http->waiting, &r->link);
         MHD_suspend_connection(r->connection);
         return MHD_YES;
     }
@@ -177,6 +179,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
         if (!r)
             return MHD_NO;
         r->http = cls;
+        fl_list_init(&r->link);
         r->connection = connection;
         return MHD_YES;
     }
@@ -222,6 +225,7 @@ static int start(struct server *s, int fd, const char *path, struct control_http
     if (!http)
         return fl_error_set(err, -ENOMEM, "out of memory");
     http->s = s;
+    fl_list_init(&http->waiting);
     snprintf(http->path, sizeof(http->path), "%s", path);
     http->metrics_only = !path[0];
     http->daemon = MHD_start_daemon(
@@ -337,8 +341,13 @@ int control_http_metrics(struct server *s, const char *address, struct control_h
 
 void control_http_stop(struct control_http *http)
 {
+    struct fl_list *l;
+
     if (!http)
         return;
+    while ((l = fl_list_pop(&http->waiting)))
+        MHD_resume_connection(
+            FL_CONTAINER_OF(l, struct request, link)->connection); /* to be closed with the others */
     fl_watch_del(&http->watch);
     fl_timer_cancel(&http->timer);
     MHD_stop_daemon(http->daemon);

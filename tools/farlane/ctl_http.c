@@ -17,7 +17,7 @@
 static int connect_to(const char *path, struct fl_error *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = 120};
+    const struct timeval patience = {.tv_sec = 600};
     int fd, code;
 
     if (strlen(path) >= sizeof(addr.sun_path))
