@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements: what `farlane bench` says is what happened; an idle target costs nothing."""
 import json
-import os
 import resource
-import subprocess
 import time
 
 from peer_host import Controller
-from product import EXE, NQN, PATIENCE, SANITIZED, Server, run
+from product import NQN, SANITIZED, Server, run
 from runner import main
 from wire import *
 

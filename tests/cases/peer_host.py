@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host that does what a case asks of it: one connection (Queue), and what it takes to have a controller."""
 import collections
+import socket
 import struct
 import time
 
-import socket
 from wire import *
 
 HOSTNQN = "nqn.2026-01.org.example:case-host"

@@ -2,14 +2,13 @@
 """NVMe/TCP: what broken, hostile and merely unusual hosts send to `farlane serve`. The names are those of docs/cases.md."""
 import os
 import random
+import socket
 import struct
-import threading
 import time
 
-import socket
 from gated import Gated
-from peer_host import HOSTNQN, Controller, Ended, Queue
-from product import NQN, SANITIZED, Server, run, wait_until
+from peer_host import HOSTNQN, Controller, Queue
+from product import NQN, Server, run, wait_until
 from runner import main
 from wire import *
 
@@ -68,6 +67,86 @@ def case_T1_goodbye_is_said_where_it_can_be():
             assert bad.startswith(p.data) and p.data, "the header at fault comes back"
             assert st.recv() is None
             st.close()
+
+
+def case_T1_spoiled_sessions():
+    """What a real host sends, from ICReq to I/O, with a few bytes of it changed, left out or doubled: 300 times."""
+    rnd = random.Random(2)
+    with Server("ram:16M") as s:
+        sent = []
+
+        class Recorded(Stream):
+            def raw(self, raw, pieces=None):
+                sent.append(raw)
+                super().raw(raw, pieces)
+
+        def session(recorder):
+            with Controller(s.addr, NQN) as c:
+                q = c.admin if recorder == "admin" else Queue(s.addr)
+                q.s.__class__ = Recorded
+                if recorder == "admin":
+                    for cns, nsid in ((0, 1), (1, 0), (2, 0), (3, 1), (6, 0)):
+                        q.identify(cns, nsid)
+                    for lid in (1, 2, 3, 4, 5, 12):
+                        q.log_page(lid, 512)
+                    q.command(ADM_SET_FEATURES, 0, (11, 0x100))
+                    q.command(ADM_ABORT, 0, (1 << 16 | 1,))
+                    q.start(ADM_AER)
+                    return
+                sent.append(pack(IC_REQ, ic_req()))
+                assert q.connect(NQN, 1, 31, c.cntlid).status == OK
+                for n in (512, 4096, 65536):
+                    q.write(8, pattern(n), in_capsule=n < 65536)
+                    q.read(8, n // 512)
+                q.command(9, 1, (0, 4), write=struct.pack("<IIQ", 0, 8, 0), in_capsule=True)
+                q.command(NVM_COMPARE, 1, rw_cdw(0, 1), write=bytes(512))
+                q.command(0x0D, 1, (0,), write=bytes(16), in_capsule=True)   # Reservation Register
+                q.command(0x19, 1, (64, 0, 0), write=struct.pack("<8xQH14x", 0, 7), in_capsule=True) # Copy
+                q.close()
+
+        session("io")
+        io, sent = sent, []
+        session("admin")
+        admin = [pack(IC_REQ, ic_req()), pack(CMD, connect_sqe(1, 0, 31), connect_data(NQN, HOSTNQN, bytes([7] * 16), 0xFFFF)),
+                 pack(CMD, property_set_sqe(2, PROP_CC, 0x460001))] + sent
+        for n in range(300):
+            with Controller(s.addr, NQN) if n % 2 else Nothing() as c:
+                pdus = list(io if n % 2 else admin)
+                if n % 2: # an I/O queue of the controller that stands now
+                    pdus[1] = pack(CMD, connect_sqe(1, 1, 31), connect_data(NQN, HOSTNQN, bytes(range(1, 17)), c.cntlid))
+                first = rnd.choice((0, 0, 2, 3))
+                for _ in range(rnd.randrange(1, 4)):
+                    i = rnd.randrange(first, len(pdus))
+                    what, b = rnd.randrange(5), bytearray(pdus[i])
+                    at = rnd.randrange(min(len(b), 128) if what < 3 else len(b)) if b else 0
+                    if what < 2 and b:
+                        b[at] = rnd.choice((0, 1, 0x7F, 0x80, 0xFF, rnd.randrange(256)))
+                    elif what == 2 and b:
+                        b[at] ^= 1 << rnd.randrange(8)
+                    elif what == 3:
+                        del b[at:at + rnd.choice((1, 4, 1000))]
+                    else:
+                        b = b + b
+                    pdus[i] = bytes(b)
+                st = Stream(socket.create_connection(s.addr))
+                try:
+                    for p in pdus:
+                        st.raw(p)
+                    st.sock.shutdown(socket.SHUT_WR)
+                    while n % 7 and st.sock.recv(1 << 16): # all of it is to be looked at
+                        pass
+                except OSError:
+                    pass
+                st.close() if n % 7 else st.reset()
+        s.serves()
+
+
+class Nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        pass
 
 
 def case_T3_healthy_but_quiet():
@@ -436,9 +515,19 @@ def in_flight(s):
 
 def case_T14_cut_in_every_state():
     """By RST, by a plain close, and in silence until keep alive runs out, with a pool of 4 buffers."""
-    with Gated(size=32 << 20, args=("--buffers", "4M", "--mdts", "1M"), growth_kib=8192) as g: # the pool itself was touched
+    cut_in_every_state(("reset", "close", "silence"))
+
+
+def case_T14_cut_in_every_state_on_two_loops():
+    """The admin queue lives on one loop, the I/O queue on another."""
+    cut_in_every_state(("reset",), "--cores", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2])))
+
+
+def cut_in_every_state(ways, *args):
+    # the pool itself is touched: 4 MiB more of memory
+    with Gated(size=32 << 20, args=("--buffers", "4M", "--mdts", "1M", *args), growth_kib=9000) as g:
         for state in cut_states(g):
-            for how in ("reset", "close", "silence"):
+            for how in ways:
                 g.waits, said = waits(g.s), len(g.s.said())
                 c = Controller(g.s.addr, NQN, kato_ms=500 if how == "silence" else 0, ddgst=state.__name__ == "waiting_for_the_digest")
                 q = c.io(1, sqsize=31)

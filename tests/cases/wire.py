@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVMe/TCP on the wire, written from the specifications alone: nothing of the product is used here, so that a mistake of
 ours does not meet the same mistake again."""
-import errno
 import socket
 import struct
 
