@@ -291,6 +291,26 @@ static void sq_flow_control(void **state)
     bed_conn_free(h.io);
 }
 
+static void no_success(struct fl_target_options *o)
+{
+    o->no_success_flag = true;
+}
+
+static void sq_flow_control_kept(void **state)
+{
+    struct bed *bed = bed_new(1, no_success);
+    struct bed_conn *bc = bed_open(bed);
+    struct bed_connect c;
+
+    bed_connect_default(&c, BED_HOST, BED_NQN, 0, 0xffff);
+    c.cattr = FL_NVMF_CATTR_NO_SQ_FLOW;
+    assert_int_equal(bed_connect(bc, &c, NULL), 0);
+    assert_false(bc->conn.sq_flow_off);
+    assert_int_equal(bc->conn.sqhd, 1);
+    bed_free(bed);
+    bed_conn_free(bc);
+}
+
 static void disconnect_command(void **state)
 {
     struct bed *bed = bed_new(2, NULL);
@@ -424,10 +444,10 @@ static void connect_data_fetched(void **state)
 int main(void)
 {
     fl_log_set_level(FL_LOG_ERR);
-    return FL_UNIT_RUN(cmocka_unit_test(case_A1_host_nqn), cmocka_unit_test(case_R1_queue_depth),
-                       cmocka_unit_test(refusals), cmocka_unit_test(nothing_before_connect),
-                       cmocka_unit_test(properties), cmocka_unit_test(bad_cc),
-                       cmocka_unit_test(sq_flow_control), cmocka_unit_test(disconnect_command),
-                       cmocka_unit_test(admin_lost), cmocka_unit_test(queues_spread),
-                       cmocka_unit_test(case_T13_capsule_sizes), cmocka_unit_test(connect_data_fetched));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(case_A1_host_nqn), cmocka_unit_test(case_R1_queue_depth), cmocka_unit_test(refusals),
+        cmocka_unit_test(nothing_before_connect), cmocka_unit_test(properties), cmocka_unit_test(bad_cc),
+        cmocka_unit_test(sq_flow_control), cmocka_unit_test(sq_flow_control_kept),
+        cmocka_unit_test(disconnect_command), cmocka_unit_test(admin_lost), cmocka_unit_test(queues_spread),
+        cmocka_unit_test(case_T13_capsule_sizes), cmocka_unit_test(connect_data_fetched));
 }

@@ -34,7 +34,7 @@ static void accept_connect(struct fl_tqueue *q, struct fl_cmd *cmd)
     conn->qid = q->qid;
     conn->sq_len = (uint16_t)q->depth;
     cmd->cqe.dw0 = le32_of(q->ctrl->cntlid); /* AUTHREQ 0 */
-    if (!(connect_of(cmd)->cattr & FL_NVMF_CATTR_NO_SQ_FLOW)) {
+    if (!(connect_of(cmd)->cattr & FL_NVMF_CATTR_NO_SQ_FLOW) || q->target->options.no_success_flag) {
         fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
         return;
     }

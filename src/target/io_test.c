@@ -516,6 +516,35 @@ static void pool_runs_dry(void **state)
     stop(&s);
 }
 
+/* Data of I/O holds every buffer of its loop: Connect, identify and keep alive are served all the same. */
+static void case_R6_slow_io_starves_nobody(void **state)
+{
+    static uint8_t big[1 << 20], page[4096];
+    struct fl_nvme_sqe sqe, ka = bed_sqe(FL_NVME_ADM_KEEP_ALIVE, 0);
+    struct bed_cmd *c[20];
+    struct bed_host other;
+    struct setup s;
+
+    start(&s, "null", 4096, 1, tiny_pool);
+    for (uint32_t i = 0; i < 20; i++) {
+        sqe = bed_rw(FL_NVME_CMD_WRITE, s.nsid, 0, 256);
+        c[i] = bed_send(s.h.io, &sqe, big, sizeof(big), false, 0);
+        c[i]->hold_fetch = true;
+    }
+    bed_turn(s.bed);
+    assert_int_equal(bed_run(s.h.admin, &ka, NULL, 0, NULL, 0, NULL), 0);
+    bed_host(s.bed, "nqn.2026-01.org.example:host-b", &other);
+    assert_int_equal(bed_identify(other.admin, FL_NVME_CNS_CTRL, 0, page), 0);
+    assert_int_equal(bed_run(other.admin, &ka, NULL, 0, NULL, 0, NULL), 0);
+    sqe = bed_sqe(FL_NVME_CMD_FLUSH, s.nsid);
+    assert_int_equal(bed_run(other.io, &sqe, NULL, 0, NULL, 0, NULL), 0);
+    stop(&s); /* cuts them off: all of them end */
+    for (uint32_t i = 0; i < 20; i++)
+        bed_free_cmd(c[i]);
+    bed_conn_free(other.admin);
+    bed_conn_free(other.io);
+}
+
 static uint64_t do_abort(struct setup *s, uint16_t sqid, const struct bed_cmd *victim)
 {
     struct fl_nvme_sqe sqe = bed_sqe(FL_NVME_ADM_ABORT, 0);
@@ -585,7 +614,8 @@ int main(void)
                      cmocka_unit_test(case_A13_range_arithmetic), cmocka_unit_test(largest_transfer),
                      cmocka_unit_test(bad_commands), cmocka_unit_test(compare_and_write),
                      cmocka_unit_test(fused_over_loops), cmocka_unit_test(case_T14_cut_in_every_state),
-                     cmocka_unit_test(pool_runs_dry), cmocka_unit_test(abort_tells_the_truth));
+                     cmocka_unit_test(pool_runs_dry), cmocka_unit_test(case_R6_slow_io_starves_nobody),
+                     cmocka_unit_test(abort_tells_the_truth));
     {
         char path[96];
 
