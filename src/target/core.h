@@ -204,9 +204,11 @@ struct fl_ns_view {
     uint32_t nsid, ana_group;
     uint32_t block_len, block_shift;
     uint64_t nr_blocks;
-    const uint8_t *mem; /* reads are answered from here */
-    uint64_t mem_mask;  /* offset & mask lies in mem */
-    bool mem_writable;  /* large writes are received there */
+    const uint8_t *mem;        /* reads are answered from here */
+    uint64_t mem_mask;         /* offset & mask lies in mem */
+    bool mem_writable;         /* large writes are received there, until somebody first wants it for itself */
+    struct fl_list in_place;   /* such writes, by bio.link */
+    struct fl_timer late_data; /* bounds the wait for them */
     bool sync, read_only, removing;
     const struct fl_resv_view *resv; /* NULL: no reservation is held */
     /* Somebody has the namespace for itself (exclusive.c): writes wait. */

@@ -197,6 +197,7 @@ static void written_in_place(struct fl_cmd *cmd)
 {
     struct fl_tio *tio = fl_tio_of(cmd);
 
+    fl_list_del(&tio->bio.link);
     fl_io_write_done(tio->view, tio);
     fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
 }
@@ -208,6 +209,8 @@ static void write_in_place(struct fl_ns_view *view, struct fl_cmd *cmd, uint32_t
     cmd->data = (void *)(uintptr_t)(view->mem + tio->off);
     tio->in_write = true;
     view->nr_writes++;
+    fl_list_init(&tio->bio.link);
+    fl_list_add_tail(&view->in_place, &tio->bio.link);
     FL_COUNT(view->io.zero_copy_len, len);
     fl_tqueue_fetch(cmd, len, written_in_place);
 }

@@ -545,6 +545,34 @@ static void case_R6_slow_io_starves_nobody(void **state)
     bed_conn_free(other.io);
 }
 
+/* A large write to memory whose data never comes, while another host compares and writes: bounded, and the
+ * silent host is cut. */
+static void silent_writer(void **state)
+{
+    static uint8_t big[1 << 16], zero[512], one[512] = {1};
+    struct fl_nvme_sqe sqe;
+    struct bed_cmd *w, *pair[2];
+    struct bed_conn *io2;
+    struct setup s;
+
+    start(&s, "ram", 512, 2, NULL);
+    io2 = bed_io_queue(s.bed, BED_HOST, s.h.cntlid, 2);
+    sqe = bed_rw(FL_NVME_CMD_WRITE, s.nsid, 128, 128);
+    w = bed_send(s.h.io, &sqe, big, sizeof(big), false, 0);
+    w->hold_fetch = true;
+    bed_turn(s.bed);
+    send_pair(&s, io2, 7, 1, zero, one, pair);
+    for (int i = 0; i < 5000 && !pair[1]->released; i++)
+        bed_sleep(s.bed, 1);
+    check_pair(&s, pair, 0, 0);
+    assert_true(bed_is_closed(s.h.io));
+    sqe = bed_rw(FL_NVME_CMD_WRITE, s.nsid, 128, 128);
+    assert_int_equal(bed_run(io2, &sqe, big, sizeof(big), NULL, 0, NULL), 0);
+    stop(&s);
+    bed_free_cmd(w);
+    bed_conn_free(io2);
+}
+
 static uint64_t do_abort(struct setup *s, uint16_t sqid, const struct bed_cmd *victim)
 {
     struct fl_nvme_sqe sqe = bed_sqe(FL_NVME_ADM_ABORT, 0);
@@ -614,7 +642,8 @@ int main(void)
                      cmocka_unit_test(case_A13_range_arithmetic), cmocka_unit_test(largest_transfer),
                      cmocka_unit_test(bad_commands), cmocka_unit_test(compare_and_write),
                      cmocka_unit_test(fused_over_loops), cmocka_unit_test(case_T14_cut_in_every_state),
-                     cmocka_unit_test(pool_runs_dry), cmocka_unit_test(case_R6_slow_io_starves_nobody),
+                     cmocka_unit_test(pool_runs_dry), cmocka_unit_test(silent_writer),
+                     cmocka_unit_test(case_R6_slow_io_starves_nobody),
                      cmocka_unit_test(abort_tells_the_truth));
     {
         char path[96];

@@ -237,6 +237,7 @@ static void fill_view(struct fl_tns *ns, struct fl_worker *w, struct fl_ns_view 
     view->sync = be->sync;
     view->read_only = be->read_only;
     fl_list_init(&view->held);
+    fl_list_init(&view->in_place);
 }
 
 static struct fl_tns *make_ns(struct fl_subsystem *ss, const struct fl_namespace_options *o, uint32_t nsid,

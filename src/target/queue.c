@@ -67,8 +67,10 @@ void fl_tqueue_finish_slow(struct fl_cmd *cmd, fl_nvme_status status)
         tio->listed = false;
         fl_list_del(&cmd->link);
     }
-    if (tio->in_write) /* it failed while its data was received in place */
+    if (tio->in_write) { /* it failed while its data was received in place */
+        fl_list_del(&tio->bio.link);
         fl_io_write_done(tio->view, tio);
+    }
     if (status)
         note_fault(q, cmd, &status);
     if (!conn->sq_flow_off && ++conn->sqhd >= conn->sq_len)
