@@ -94,7 +94,7 @@ static void zero_length_operations(void **state)
         for (int num_sge = 0; num_sge < 2; num_sge++) {
             for (int is_inline = 0; is_inline < (opcodes[i] == IBV_WR_RDMA_READ ? 1 : 2); is_inline++) {
                 struct pair *p = pair_new();
-                struct ibv_sge sge = {0xdead0000, 0, 0xdead};
+                struct ibv_sge sge = {is_inline ? 0 : 0xdead0000, 0, 0xdead};
                 struct ibv_send_wr wr = {
                     .wr_id = 5, .opcode = opcodes[i], .sg_list = &sge, .num_sge = num_sge};
                 wr.send_flags = is_inline ? IBV_SEND_INLINE : 0;

@@ -73,7 +73,8 @@ static void copy_data(struct fl_roce_swqe *wqe, const struct ibv_send_wr *wr)
         return;
     }
     for (int i = 0; i < wr->num_sge; i++) { /* the sum was checked, each piece is part of it */
-        memcpy(at, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+        if (wr->sg_list[i].length)          /* an empty one may have no address */
+            memcpy(at, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
         at += wr->sg_list[i].length;
     }
 }
