@@ -93,12 +93,19 @@ int fl_chan_open(struct fl_backend *backend, struct fl_loop *loop, struct fl_cha
 void fl_chan_close(struct fl_chan *chan);
 static inline void fl_chan_submit(struct fl_chan *chan, struct fl_bio *bio) { chan->ops->submit(chan, bio); }
 
-/* For the owner of a channel without a loop: hands over what was gathered and runs completions; how many. */
+/* For the owner of a channel without a loop: hands over what was gathered and runs completions; how many. What these begin is handed
+ * over as well, so that the owner may sleep on the descriptor when 0 is returned. */
 static inline int fl_chan_poll(struct fl_chan *chan)
 {
-    int rc = chan->ops->flush_submissions(chan);
+    int rc = chan->ops->flush_submissions(chan), n;
 
-    return rc < 0 ? rc : chan->ops->poll(chan);
+    if (rc < 0)
+        return rc;
+    n = chan->ops->poll(chan);
+    if (n <= 0)
+        return n;
+    rc = chan->ops->flush_submissions(chan);
+    return rc < 0 ? rc : n;
 }
 static inline int fl_chan_fd(struct fl_chan *chan) { return chan->ops->fd(chan); }
 

@@ -251,6 +251,8 @@ int fl_file_state_open(struct fl_file *file, struct fl_error *err)
     n = read_whole(file->state_path, text, TEXT_MAX);
     if (n >= 0)
         rc = parse_text(file, text, (size_t)n);
+    else if (n == -EACCES && file->base.read_only)
+        FL_INFO("%s belongs to another user: its uuid and reservations are not known", file->state_path);
     else if (n != -ENOENT && n != -ENOTDIR)
         rc = (int)n;
     free(text);

@@ -216,15 +216,17 @@ static int hand_over(struct fl_file_chan *chan)
     if (fl_unlikely(n < 0)) { /* all stay in the queue and are tried again with the next turn */
         uint64_t now = fl_now_ns();
 
-        if (n != -EAGAIN && n != -EBUSY && n != -EINTR && fl_log_rate_allow(&u->rate, 1, now, NULL))
+        if (n == -EAGAIN || n == -EBUSY || n == -EINTR)
+            return 1; /* work is left: the loop must not sleep on it */
+        if (fl_log_rate_allow(&u->rate, 1, now, NULL))
             FL_ERR("%s: io_uring does not take requests: %s", chan->file->path, strerror(-n));
-        return n == -EAGAIN || n == -EBUSY || n == -EINTR ? 0 : n;
+        return n;
     }
     if (chan->base.loop)
         expect_answer(chan, u);
     u->nr_gathered -= (uint32_t)n;
     u->nr_inflight += (uint32_t)n;
-    return n;
+    return n + (u->nr_gathered != 0);
 }
 
 static bool try_queue(struct fl_file_chan *chan, struct fl_bio *bio)
