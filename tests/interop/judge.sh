@@ -60,7 +60,7 @@ run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
     wire-*) with_checks : >"$dir/h"; o+=(-H "$dir/h");;
     *) echo "judge.sh: $group cannot judge $TARGET"; exit 2;;
   esac
-  "$HERE/lab/lab.sh" run -t "${LIMIT:-580}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
+  "$HERE/lab/lab.sh" run -t "${LIMIT:-900}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
 }
 
 names() { sed -n 's/^\([a-z0-9-]*\):.*/\1/p' "$HERE/checks/$kind.list"; }

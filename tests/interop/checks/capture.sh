@@ -7,10 +7,11 @@ capture_start() { # FILE DEVICE
   until_true 5 grep -q 'listening on' "$1.log" || { cat "$1.log"; return 1; }
 }
 capture_stop() { sleep 0.3; kill -INT "$capture_pid"; wait "$capture_pid" || :; }
-# tshark 4.0 calls short reads of these two log pages malformed, whoever sent them
-KNOWN_MARKS='Get Log Page.*(Error Information|Commands? Supported and Effects|Command Effects)'
+# tshark 4.0 calls short reads of these two log pages malformed, whoever sent them; and where a capture has frames in
+# another order than they were sent, the mark is TCP's
+KNOWN_MARKS='Reassembly error, protocol TCP|Get Log Page.*(Error Information|Commands? Supported and Effects|Command Effects)'
 dissect() { # FILE PORTS(as 4420,4421): prints what is wrong; nothing when all is well
-  local o=(-o nvme-tcp.check_hdgst:TRUE -o nvme-tcp.check_ddgst:TRUE) p
+  local o=(-o nvme-tcp.check_hdgst:TRUE -o nvme-tcp.check_ddgst:TRUE -o tcp.reassemble_out_of_order:TRUE) p
   for p in ${2//,/ }; do o+=(-d "tcp.port==$p,nvme-tcp"); done
   grep -E '^[1-9][0-9]* packets? dropped by kernel' "$1.log" || :
   tshark -r "$1" "${o[@]}" -Y _ws.malformed 2>/dev/null | grep -vE "$KNOWN_MARKS" | head -20 || :

@@ -7,7 +7,8 @@ after_check() { :; }
 judge_wire() { # OPTIONS of the URL
   local u="nvme+tcp://127.0.0.1:4420/$sub" o=$1 i=0 pid
   head -c 3000000 /dev/urandom >"$L/data"
-  fl serve --nqn "$sub" --listen tcp://127.0.0.1:4420 --ns ram:16M,bs=512 --ns ram:16M,bs=4096 --control none \
+  taskset -cp 0 "$BASHPID" >/dev/null     # one CPU, so that the capture has the frames in order
+  "$FARLANE" serve --nqn "$sub" --listen tcp://127.0.0.1:4420 --ns ram:16M,bs=512 --ns ram:16M,bs=4096 --control none \
     --ready-fd 5 5>"$L/ready" >"$L/serve" 2>&1 & pid=$!
   # shellcheck disable=SC2064
   trap "kill $pid 2>/dev/null; wait $pid || :" EXIT
