@@ -106,7 +106,7 @@ struct fl_target {
     void (*stopped)(void *arg);
     void *stopped_arg;
     struct fl_timer stop_timer;
-    uint32_t nr_io_errors_logged;
+    struct fl_log_rate refused_rate;
 };
 
 /* ---- listeners: waiting -> listening, failed; each state but the last is left by a retry timer too ---- */

@@ -8,10 +8,13 @@
 
 static void refuse(struct fl_cmd *cmd, fl_nvme_status status, uint32_t where, const char *why)
 {
+    struct fl_tqueue *q = cmd->conn->user;
     struct fl_conn_info info = {0};
+    uint32_t held;
 
     fl_conn_info(cmd->conn, &info);
-    FL_WARN("Connect from %s refused: %s", info.peer, why);
+    if (fl_log_rate_allow(&q->target->refused_rate, 5, fl_loop_now(q->target->loop), &held))
+        FL_WARN("Connect from %s refused: %s%s", info.peer, why, held ? " (and others before it)" : "");
     cmd->cqe.dw0 = le32_of(where);
     fl_tqueue_finish(cmd, status | FL_NVME_DNR);
 }
