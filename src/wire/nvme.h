@@ -123,9 +123,13 @@ FL_LAYOUT_AT(fl_nvme_cqe, sqid, 10);
 FL_LAYOUT_AT(fl_nvme_cqe, cid, 12);
 FL_LAYOUT_AT(fl_nvme_cqe, status, 14);
 
+/* Not 0 exactly when the command failed: More, Do Not Retry and the delay say nothing of a command that succeeded
+ * (3.3.3.2), so that they alone, which a broken controller may send, make no error without a code. */
 static inline fl_nvme_status fl_nvme_cqe_status(const struct fl_nvme_cqe *cqe)
 {
-    return (fl_nvme_status)(le16_get(cqe->status) >> 1);
+    fl_nvme_status status = (fl_nvme_status)(le16_get(cqe->status) >> 1);
+
+    return status & FL_NVME_SC_MASK ? status : 0;
 }
 
 /* The phase tag is reserved on fabrics and stays 0. */

@@ -69,6 +69,11 @@ static void completion(void **state)
     fl_nvme_cqe_set(&cqe, 0xffff, 0xffff, UINT64_MAX, 0x7fff);
     assert_int_equal(fl_nvme_cqe_status(&cqe), 0x7fff);
     assert_int_equal(le16_get(cqe.status), 0xfffe);
+    /* success, whatever the bits around it */
+    cqe.status = le16_of(0xf001);
+    assert_int_equal(fl_nvme_cqe_status(&cqe), 0);
+    cqe.status = le16_of(0xf003);
+    assert_int_equal(fl_nvme_cqe_status(&cqe), 0x7801);
 }
 
 static void read_and_write(void **state)
