@@ -227,6 +227,70 @@ def case_T13_host_with_small_capsules():
                 assert t.disk[:length] == data and read(t.url, length).stdout == data
 
 
+def case_T9_success_with_bits_of_an_error():
+    """Do Not Retry, More or a delay beside a status code of 0: success, which does not stand for data that did not come."""
+    for bits in (0x4000, 0x2000, 0x0800, 0x7800):
+        class Odd(Target):
+            whole = True
+
+            def connect(self, conn, c):
+                respond = conn.respond
+                conn.respond = lambda cid, status=0, *more: respond(cid, status or bits, *more)
+                super().connect(conn, c)
+
+            def read(self, conn, c):
+                if self.whole:
+                    super().read(conn, c)
+                else:
+                    conn.respond(c.cid)
+        with Odd() as t:
+            reads_right(t)
+        with Odd() as t:
+            t.whole = False
+            done = read(t.url, check=False)
+            assert done.returncode and not done.stdout, f"{bits:#x}: a read without data was a success"
+
+
+class SpoiledStream(Stream):
+    """Changes one byte of the n-th PDU that goes out, once."""
+    rnd = owner = None
+
+    def raw(self, raw, pieces=None):
+        self.owner.left -= 1
+        if self.owner.left == 0:
+            b = bytearray(raw)
+            at = self.rnd.randrange(len(b) if self.rnd.randrange(3) else min(len(b), 24))
+            if not 4 <= at < 8 or self.hdgst: # a longer PDU is waited for; its digest tells sooner
+                b[at] ^= 1 << self.rnd.randrange(8)
+            self.owner.what = f"byte {at} of PDU {raw[0]} for queue {self.owner.conns[-1].qid}, {raw[:24].hex()} {b[:24].hex()}"
+            raw = bytes(b)
+        super().raw(raw, pieces)
+
+
+def case_T9_spoiled_answers():
+    """One bit of what a target says is wrong, anywhere from ICResp to the last response. With digests the data that comes out is
+    right, or none comes; without them at least nothing worse happens than an error."""
+    def one(seed, query):
+        rnd = random.Random(seed)
+
+        class Spoiled(Target):
+            left, what = rnd.randrange(1, 50), "nothing spoiled"
+
+            def ic(self, conn):
+                conn.s.__class__, conn.s.rnd, conn.s.owner = SpoiledStream, rnd, self
+                super().ic(conn)
+        t = Spoiled()
+        t.disk[:1 << 14] = random.Random(seed).randbytes(1 << 14)
+        try:
+            done = read(t.url + query, 1 << 14, check=False)
+        except AssertionError as e:
+            raise AssertionError(f"seed {seed}, {t.what}: {e}")
+        assert not query or done.returncode or done.stdout == t.disk[:1 << 14], f"wrong data came out (seed {seed})"
+        assert done.returncode or len(done.stdout) == 1 << 14, seed
+        t.listener.close()
+    together([functools.partial(one, seed, "&hdgst=1&ddgst=1" if seed % 2 else "") for seed in range(96)])
+
+
 # ---- discovery ----
 
 def found(t, check=True):
