@@ -543,17 +543,18 @@ static void keep_alive(void **state)
     uint64_t v;
 
     start(&s, 2, NULL);
-    assert_int_equal(bed_feature(s.h.admin, true, FL_NVME_FEAT_KATO, 0, 200, &v), 0);
-    for (int i = 0; i < 5; i++) {
-        bed_sleep(s.bed, 100);
+    /* 6 sleeps each: longer than the time in all, and with room for a busy machine in each. */
+    assert_int_equal(bed_feature(s.h.admin, true, FL_NVME_FEAT_KATO, 0, 600, &v), 0);
+    for (int i = 0; i < 6; i++) {
+        bed_sleep(s.bed, 110);
         assert_int_equal(bed_run(s.h.admin, &ka, NULL, 0, NULL, 0, NULL), 0);
     }
-    for (int i = 0; i < 5; i++) { /* I/O feeds it as well (TBKAS) */
-        bed_sleep(s.bed, 100);
+    for (int i = 0; i < 6; i++) { /* I/O feeds it as well (TBKAS) */
+        bed_sleep(s.bed, 110);
         assert_int_equal(bed_run(s.h.io, &flush, NULL, 0, NULL, 0, NULL), 0);
     }
     assert_false(bed_is_closed(s.h.admin));
-    bed_sleep(s.bed, 600);
+    bed_sleep(s.bed, 1500);
     assert_true(bed_is_closed(s.h.admin));
     assert_true(bed_is_closed(s.h.io));
     assert_int_equal(s.bed->target->nr_controllers, 0);
