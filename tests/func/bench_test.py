@@ -23,7 +23,7 @@ def check(r):
     assert r["mean_us"] <= r["max_us"] and 0 < r["host_cores"] and 0 <= r["host_busy"] <= 1, r
     # Little's law: what is in flight is the depth; on a busy machine a job may be kept from its CPU.
     in_flight = r["iops"] * r["mean_us"] / 1e6
-    assert in_flight < 1.1 * r["depth"] * r["jobs"], (in_flight, r)
+    assert in_flight < 1.5 * r["depth"] * r["jobs"], (in_flight, r)
 
 
 def test_fields_local_and_remote():
