@@ -137,7 +137,13 @@ def with_target(spec, rows, poll="busy"):
         target.stop()
 
 
+def fill(t):
+    """Touches all of a RAM namespace, so that no row pays for its pages."""
+    run_json([FARLANE, "bench", t.url(), "--rw", "write", "--bs", "1M", "--depth", "4", "--seconds", "5", "--destroy-data", "--json"])
+
+
 def ram_rows(t):
+    fill(t)
     compare("4 KiB random read, depth 1, mean: ram / floor", 1.25, "mean_us", lambda: bench(t.url()), lambda: t.beside(floor), "us", "less")
     compare("4 KiB random read, depth 32: ram / floor", 0.8, "iops", lambda: bench(t.url(), depth=32), lambda: t.beside(lambda: floor(depth=32)), "kIOPS",
             "more", 1e-3)
@@ -194,7 +200,7 @@ def print_table():
 
 
 def main():
-    with_target("ram:1G", ram_rows)
+    with_target("ram:256M", ram_rows)
     with_target("null:1T", null_rows)
     with tempfile.TemporaryDirectory(dir=ARGS.build) as folder:
         path = ARGS.file or os.path.join(folder, "namespace.img")
