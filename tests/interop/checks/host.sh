@@ -258,13 +258,14 @@ check_logs() {
   grep -q optimized /tmp/o || fail "no optimized ANA group"
   nvme get-log "$c" -i 2 -l 512 -b | od -An -tx1 -v | md5sum
   want_status '0x109|0x2' nvme get-log "$c" -i 0x7f -l 512
-  [[ " $T_HAS " == *" logpages "* ]] || return 0
+  [[ " $T_HAS " == *" logs "* ]] || return 0
   nvme supported-log-pages "$c" | tee /tmp/o
-  want "a host wrote" "$(($(jq .host_write_commands /tmp/j2) > $(jq .host_write_commands /tmp/j)))" 1
-  want "a host read" "$(($(jq .host_read_commands /tmp/j2) > $(jq .host_read_commands /tmp/j)))" 1
+  want "a host wrote" "$(($(jq -r .host_write_commands /tmp/j2) > $(jq -r .host_write_commands /tmp/j)))" 1
+  want "a host read" "$(($(jq -r .host_read_commands /tmp/j2) > $(jq -r .host_read_commands /tmp/j)))" 1
   nvme admin-passthru "$c" -o 0xc5 2>&1 || :
   nvme error-log "$c" -e 1 -o json | tee /tmp/j
   want_num "errors counted" "$(jq '.errors[0].error_count' /tmp/j)" -gt 0
+  want "status of the newest error" $(($(jq '.errors[0].status_field' /tmp/j) & 0x7ff)) 1
 }
 feature() { nvme get-feature "$@" | grep -oE 'Current value: *(0x)?[0-9a-f]+' | grep -oE '(0x)?[0-9a-f]+$'; }
 check_features() {
