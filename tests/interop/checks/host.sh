@@ -169,7 +169,6 @@ check_ns_remove() {
   d=$(nsdev 1); put "$d" 0 8 on; same "$d" 0 8 on
 }
 check_changed_ns() {
-  local aen
   connect -i 1
   nvme changed-ns-list-log "$c" >/dev/null          # whatever is there: read, so cleared
   nvme set-feature "$c" -f 0xb -v 0; sleep 0.3      # events off, so that the kernel does not read the log before us
