@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/size.h"
@@ -56,6 +57,15 @@ static int open_both(struct copy *c, struct fl_error *err)
     if (rc < 0)
         endpoint_close(&c->from);
     return rc;
+}
+
+/* By another path, or another name for the same file. */
+static bool same_file(const struct copy *c)
+{
+    struct stat from, to;
+
+    return c->from.fd >= 0 && c->to.fd >= 0 && !fstat(c->from.fd, &from) && !fstat(c->to.fd, &to) &&
+           from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
 static int check_sizes(const struct copy *c, struct fl_error *err)
@@ -159,7 +169,10 @@ static int copy(struct copy *c)
 
     if (rc < 0)
         return cmd_fail(&err, rc);
-    rc = check_sizes(c, &err);
+    if (same_file(c))
+        rc = fl_error_set(&err, -EINVAL, "%s and %s are the same file; nothing was written", c->src, c->dst);
+    else
+        rc = check_sizes(c, &err);
     if (rc == 0) {
         c->crc = calloc(c->from.len / c->chunk_len + 1, sizeof(*c->crc));
         rc = c->crc ? move(c, &err) : -ENOMEM;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,11 +67,11 @@ int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_er
     off_t end;
 
     reset(e, ENDPOINT_FILE, path);
-    e->fd = open(path, O_RDONLY | O_CLOEXEC);
+    e->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait here for its writer */
     if (e->fd < 0 || fstat(e->fd, &st) < 0)
         return fl_error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
     end = lseek(e->fd, 0, SEEK_END); /* also tells the size of a block device */
-    if (S_ISDIR(st.st_mode) || end < 0) {
+    if ((!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) || end < 0) {
         close(e->fd);
         e->fd = -1;
         return fl_error_set(err, -EINVAL, "%s is %s: a file, a block device or a URL is needed", path,
@@ -100,6 +101,15 @@ int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite
         close(e->fd);
         e->fd = -1;
         return fl_error_set(err, -EEXIST, "%s is there already: say --force to overwrite it", path);
+    }
+    /* The lock that a target has on the files it serves: its hosts must not find them changed or cut. */
+    if (flock(e->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        close(e->fd);
+        e->fd = -1;
+        return fl_error_set(err, -EBUSY,
+                            "%s is in use by another program, maybe as a namespace: stop that first, or copy "
+                            "to the URL of the namespace",
+                            path);
     }
     end = lseek(e->fd, 0, SEEK_END);
     e->len = S_ISREG(st.st_mode) || end < 0 ? UINT64_MAX : (uint64_t)end;

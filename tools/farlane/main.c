@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "cmd.h"
@@ -107,11 +109,25 @@ static int run_version(int argc, char **argv)
     return EXIT_OK;
 }
 
+/*
+ * A standard stream that came closed would be the next file or socket that is opened, and get our messages.
+ * What takes its place fails as it did: input cannot be read, output cannot be written.
+ */
+static void occupy_standard_fds(void)
+{
+    int fd;
+
+    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
 int main(int argc, char **argv)
 {
     const struct cmd *cmd;
     int status;
 
+    occupy_standard_fds();
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_overview(stderr);
