@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <string.h>
+#include <time.h>
 
 #include "base/unit.h"
 #include "target/target.h"
@@ -45,6 +47,8 @@ static inline void real_visit_listener(void *arg, const struct fl_listener_info 
     snprintf(t->discovery, sizeof(t->discovery), "nvme+%s", info->url);
 }
 
+static inline void real_wait_for_namespaces(struct real *t);
+
 static inline struct real *real_start(const struct real_options *o)
 {
     struct fl_loop_options lo = {.poll = FL_POLL_SLEEP, .cpu = -1};
@@ -82,6 +86,7 @@ static inline struct real *real_start(const struct real_options *o)
     snprintf(t->url, sizeof(t->url), "%s/" REAL_NQN "?ns=1", t->discovery);
     for (uint32_t i = 0; i < t->nr_loops; i++)
         pthread_create(&t->threads[i], NULL, real_run, t->loops[i]);
+    real_wait_for_namespaces(t);
     return t;
 }
 
@@ -111,6 +116,31 @@ static inline void real_call(struct real *t, void (*fn)(struct real *t, void *ar
     while (sem_wait(&c.done) < 0)
         ;
     sem_destroy(&c.done);
+}
+
+static inline void real_visit_ns(void *arg, const struct fl_namespace_info *info)
+{
+    if (strcmp(info->state, "active"))
+        *(bool *)arg = true;
+}
+
+static inline void real_look_at_namespaces(struct real *t, void *arg)
+{
+    struct fl_target_visitor look = {.ns = real_visit_ns};
+
+    fl_target_visit(t->target, &look, arg);
+}
+
+/* A namespace is there for hosts when every loop has it. */
+static inline void real_wait_for_namespaces(struct real *t)
+{
+    struct timespec ts = {.tv_nsec = 1000000};
+    bool opening = false;
+
+    for (real_call(t, real_look_at_namespaces, &opening); opening; real_call(t, real_look_at_namespaces, &opening)) {
+        opening = false;
+        nanosleep(&ts, NULL);
+    }
 }
 
 static inline void real_is_down(void *arg)
