@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What carries RoCE v2 packets for the software RNIC of one process: UDP port 4791 and the hub (udp_port.c,
+ * hub/). The queue pairs above know packets and flows; sockets, ICRC, GSO and GRO, and who else on this host
+ * lives on the same IP addresses, are known here.
+ *
+ * One thread at a time (the RNIC's lock), except fl_port_wait_fd(), which any thread may sleep on. Nothing
+ * here calls back but the deliver() of fl_port_poll(). References: RoCE v2 annex A17 (UDP, ICRC), IBA 9.11.
+ */
+#ifndef FL_RNIC_PORT_H
+#define FL_RNIC_PORT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <farlane/error.h>
+
+#include "rnic/roce/roce.h"
+
+struct fl_port;
+
+struct fl_port_options {
+    uint16_t udp_port;    /* 0: 4791. Others are for tests: a hub serves one port number */
+    const char *hub_path; /* NULL: the one of this host and network namespace; tests give one of their own */
+    bool no_hub;          /* fail with -EADDRINUSE instead of joining a hub */
+};
+
+/* Where a packet goes: addresses are GIDs, IPv4 as ::ffff:a.b.c.d. Made once for a connection or address
+ * handle. */
+struct fl_port_flow {
+    struct in6_addr sgid, dgid;
+    uint32_t scope_id; /* of link-local addresses: interface index */
+    uint16_t entropy;  /* chooses the source port: one flow keeps its order on the wire */
+    uint8_t tos;       /* DSCP and ECN; ECT(0) is set by the port where the flow may be marked */
+    uint8_t hop_limit; /* 0: 64 */
+};
+
+/* A packet that came: its ICRC is right. It holds until deliver() returns. */
+struct fl_port_packet {
+    struct in6_addr sgid, dgid; /* who sent it, to which of our addresses */
+    struct fl_ib_packet packet; /* views of the bytes */
+    struct fl_roce_meta meta;   /* grh is set for datagram packets (UD, CNP excepted) */
+    uint16_t udp_sport;
+};
+
+struct fl_port_stats {
+    uint64_t nr_rx, nr_tx, rx_len, tx_len;
+    uint64_t nr_rx_calls, nr_tx_calls; /* system calls: packets a call tell whether GRO and GSO work */
+    uint64_t nr_bad_icrc, nr_bad_packet, nr_unknown_qpn;
+    uint64_t nr_tx_dropped; /* the socket had no room for a while */
+    uint64_t nr_from_hub, nr_to_others;
+    bool is_hub;
+};
+
+/* Joins or becomes the hub. 0 or negative errno with text. */
+int fl_port_open(const struct fl_port_options *options, struct fl_port **port, struct fl_error *err);
+void fl_port_close(struct fl_port *port);
+
+/*
+ * Queue pair numbers are the host's: the hub gives each process blocks of them, so that it can tell whose
+ * packet one is. A number that was given back is not given out again soon. 0 or -ENOSPC.
+ */
+int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn);
+void fl_port_qpn_put(struct fl_port *port, uint32_t qpn);
+
+/*
+ * Packets to QP1 go by what they say: a REQ or SIDR_REQ to the process that listens on its service ID, others
+ * to the process whose communication ID they name (the upper bits of each communication ID are the process's
+ * prefix). -EADDRINUSE: another process listens.
+ */
+int fl_port_listen(struct fl_port *port, uint64_t service_id);
+void fl_port_unlisten(struct fl_port *port, uint64_t service_id);
+uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask); /* id & mask == prefix */
+
+/*
+ * Sends one packet; its ICRC is computed here. The bytes are copied or sent before it returns, so that tx
+ * need not hold. Packets of one flow may wait for fl_port_flush(), which puts them on the wire in as few
+ * calls as it can. false: no room now; nothing was taken, try again after fl_port_poll() or when
+ * fl_port_writable() says so.
+ */
+bool fl_port_send(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
+void fl_port_flush(struct fl_port *port);
+
+/* Takes what has come, at most max packets, without waiting. Returns the number delivered. */
+int fl_port_poll(struct fl_port *port, int max,
+                 void (*deliver)(void *arg, const struct fl_port_packet *packet), void *arg);
+/* Readable when fl_port_poll() has something to do (packets, hub messages, a hub that is gone). An epoll
+ * descriptor. */
+int fl_port_wait_fd(const struct fl_port *port);
+/* Next time that fl_port_poll() wants to be called although nothing came (FL_ROCE_NEVER: none). */
+uint64_t fl_port_deadline(const struct fl_port *port);
+
+/*
+ * Which process on this host has a queue pair: for shared memory. 0 and *peer, -ENOENT: none here, -EAGAIN:
+ * no hub just now. The answer is the hub's own table and costs a round trip to it at most once per block of
+ * numbers.
+ */
+struct fl_port_peer {
+    int pid;
+    uint32_t uid;
+    uint32_t slot;     /* this process's number at the hub, unique while it lives */
+    char address[104]; /* abstract Unix socket on which the process takes shared-memory connections */
+};
+int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer);
+/* Every process at the hub, for `farlane rnic`. Returns the number, at most max. */
+int fl_port_peers(struct fl_port *port, struct fl_port_peer *peers, int max);
+
+const struct fl_port_stats *fl_port_stats(const struct fl_port *port);
+
+#endif
