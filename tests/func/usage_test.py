@@ -5,7 +5,7 @@ import subprocess
 
 from farlane import *
 
-COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "help", "version"]
+COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "sim", "help", "version"]
 
 
 def test_help():
@@ -29,7 +29,7 @@ def test_unknown_commands_and_options():
     refused("xyzzy", status=USAGE, says="farlane help")
     refused("help", "xyzzy", status=USAGE, says="xyzzy")
     assert subprocess.run([EXE], capture_output=True).returncode == USAGE
-    for c in COMMANDS[:8]:
+    for c in COMMANDS[:9]:
         refused(c, "--no-such-option", status=USAGE, says=["--no-such-option", f"farlane {c} --help"])
         refused(c, "-Z", status=USAGE, says="-Z")
     refused("serve", "--listne", "x", status=USAGE, says="did you mean --listen?")

@@ -43,7 +43,7 @@ struct cmd {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns an exit status */
 };
 
-extern const struct cmd cmd_serve, cmd_ctl, cmd_discover, cmd_info, cmd_read, cmd_write, cmd_copy, cmd_bench;
+extern const struct cmd cmd_serve, cmd_ctl, cmd_discover, cmd_info, cmd_read, cmd_write, cmd_copy, cmd_bench, cmd_sim;
 
 /* Goes over argv; operands may stand between options. */
 struct cmd_args {

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim.h"
+#include "rnic/sim/sim.h"
 
 #define END_NS     20000000000ull /* no run needs that long */
 #define EVENTS_MAX 400000
 
-void broken(struct world *w, const char *format, ...)
+void sim_broken(struct world *w, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -41,7 +41,7 @@ static void choose(struct world *w)
 
 static uint32_t some_psn(struct world *w)
 {
-    return (below(w, 2) ? (uint32_t)draw(w) : 0u - below(w, 60)) & 0xffffff; /* half of them wrap soon */
+    return (below(w, 2) ? (uint32_t)sim_draw(w) : 0u - below(w, 60)) & 0xffffff; /* half of them wrap soon */
 }
 
 static void choose_attrs(struct world *w, struct side *a, struct side *b)
@@ -139,7 +139,7 @@ static void live(struct world *w)
         side_check_end(&w->sides[i]);
 }
 
-int sim_run(struct world *w, uint64_t seed, bool trace, FILE *pcap)
+int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap)
 {
     memset(w, 0, sizeof(*w));
     w->seed = w->rng = seed;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "rnic/sim/sim.h"
 
 #define IMM_BASE 0x51000000u
 
@@ -68,7 +68,7 @@ static int op_invalidate(struct fl_roce_qp *qp, uint32_t rkey, bool from_peer)
 static void reuse(struct side *s, size_t at, size_t len)
 {
     for (size_t i = 0; i < len; i++)
-        s->mem[at + i] = s->shadow[at + i] = (uint8_t)(draw(s->world) | 1);
+        s->mem[at + i] = s->shadow[at + i] = (uint8_t)(sim_draw(s->world) | 1);
 }
 
 static void same(struct side *s, const char *what, int i, size_t at, const uint8_t *want, size_t len)
@@ -182,8 +182,9 @@ static void op_complete(struct fl_roce_qp *qp, const struct ibv_wc *wc, bool of_
 {
     struct side *s = side_of(qp);
     if (s->world->trace)
-        printf("%12llu complete  at %d: %s %d status %d\n", (unsigned long long)s->world->now, s->id,
-               of_send ? "message" : "receive", (int)wc->wr_id, wc->status);
+        fprintf(s->world->trace, "%12llu complete  at %d: %s %d status %d\n",
+                (unsigned long long)s->world->now, s->id, of_send ? "message" : "receive", (int)wc->wr_id,
+                wc->status);
     if (of_send)
         send_complete(s, wc);
     else

@@ -4,8 +4,8 @@
  * from one seed: the same seed, the same run. Programs at both ends post work of every kind and know what
  * must come of it.
  */
-#ifndef FL_TESTS_SIM_H
-#define FL_TESTS_SIM_H
+#ifndef FL_RNIC_SIM_SIM_H
+#define FL_RNIC_SIM_SIM_H
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -85,25 +85,25 @@ struct world {
     int nr_sides;
     struct packet *heap;
     size_t nr_heap, cap_heap, max_heap;
-    bool trace;
-    FILE *pcap; /* every packet sent goes there, too; NULL: nowhere */
+    FILE *trace; /* every packet and completion is told there; NULL: nowhere */
+    FILE *pcap;  /* every packet sent goes there, too; NULL: nowhere */
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused, nr_events;
     jmp_buf broken;
     char why[256];
 };
 
 /* An invariant does not hold: the run ends. */
-void broken(struct world *w, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
-#define HOLDS(w, condition, ...)      \
-    do {                              \
-        if (!(condition))             \
-            broken((w), __VA_ARGS__); \
+void sim_broken(struct world *w, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+#define HOLDS(w, condition, ...)          \
+    do {                                  \
+        if (!(condition))                 \
+            sim_broken((w), __VA_ARGS__); \
     } while (0)
 
-uint64_t draw(struct world *w);
+uint64_t sim_draw(struct world *w);
 static inline uint32_t below(struct world *w, uint32_t n) /* 0 to n - 1 */
 {
-    return (uint32_t)(draw(w) % n);
+    return (uint32_t)(sim_draw(w) % n);
 }
 static inline bool chance(struct world *w, unsigned of_10000)
 {
@@ -130,6 +130,17 @@ void side_check_end(struct side *s);
 void side_free(struct side *s);
 
 /* run.c: one seed from begin to end. 0, or 1 and world.why */
-int sim_run(struct world *w, uint64_t seed, bool trace, FILE *pcap);
+int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap);
+
+/* report.c: what many seeds came to */
+struct sim_totals {
+    uint64_t nr_seeds, nr_of[NR_SCENARIOS];
+    uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused;
+};
+const char *sim_scenario_name(enum scenario scenario);
+void sim_totals_add(struct sim_totals *t, const struct world *w);
+void sim_totals_print(const struct sim_totals *t, FILE *f);
+/* Each scenario and each kind of damage came up: one that never happened was not tried. */
+bool sim_totals_whole(const struct sim_totals *t);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "sim.h"
+#include "rnic/sim/sim.h"
 
-uint64_t draw(struct world *w)
+uint64_t sim_draw(struct world *w)
 {
     uint64_t z = w->rng += 0x9e3779b97f4a7c15ull; /* splitmix64 */
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -112,20 +112,20 @@ static void trace(struct world *w, const char *what, const struct packet *p)
     if (!w->trace)
         return;
     const struct fl_bth *bth = (const struct fl_bth *)p->bytes;
-    printf("%12llu %-8s to %d: %s psn %06x len %u", (unsigned long long)w->now, what, p->to->id,
-           fl_ib_opcodes[bth->opcode].name, be24_get(bth->psn), p->len);
+    fprintf(w->trace, "%12llu %-8s to %d: %s psn %06x len %u", (unsigned long long)w->now, what, p->to->id,
+            fl_ib_opcodes[bth->opcode].name, be24_get(bth->psn), p->len);
     struct fl_ib_packet view;
     if (!fl_ib_packet_view(&view, p->bytes, p->len - FL_IB_ICRC_LEN) && fl_ib_aeth(&view))
-        printf(" (%s)", fl_aeth_text(fl_ib_aeth(&view)->syndrome));
-    printf("\n");
+        fprintf(w->trace, " (%s)", fl_aeth_text(fl_ib_aeth(&view)->syndrome));
+    fprintf(w->trace, "\n");
 }
 
 static void schedule(struct world *w, struct packet packet)
 {
-    uint64_t at = w->now + w->latency + (w->jitter ? draw(w) % w->jitter : 0);
+    uint64_t at = w->now + w->latency + (w->jitter ? sim_draw(w) % w->jitter : 0);
     uint64_t *last = &w->last_at[packet.to->id];
     if (chance(w, w->reorder)) {
-        at += w->latency + draw(w) % (20 * w->latency); /* others overtake it */
+        at += w->latency + sim_draw(w) % (20 * w->latency); /* others overtake it */
         w->nr_reordered++;
     } else {
         at = *last = at > *last ? at : *last;
