@@ -14,13 +14,14 @@
 #include "base/log.h"
 #include "loop/timer.h"
 
-#define NR_EVENTS 64
+#define NR_EVENTS         64
 #define DEFAULT_BUDGET_US 50
 /* How often a loop that does not sleep looks at epoll: every so many turns with work, and without. */
 #define EPOLL_EVERY_BUSY 16
 #define EPOLL_EVERY_IDLE 4
-/* Learning: share of idle periods, in 1/1024, that ended within the budget; below it, polling is not worth its power. */
-#define HITS_ALL 1024
+/* Learning: share of idle periods, in 1/1024, that ended within the budget; below it, polling is not worth
+ * its power. */
+#define HITS_ALL   1024
 #define HITS_WORTH 128
 
 struct fl_loop {
@@ -225,12 +226,20 @@ void fl_timer_cancel(struct fl_timer *timer)
         fl_timer_heap_remove(&timer->loop->timers, timer);
 }
 
+static bool timer_is_due(struct fl_loop *loop)
+{
+    struct fl_timer *timer = fl_timer_heap_first(&loop->timers);
+
+    return timer && timer->deadline_ns <= loop->now;
+}
+
 static int run_timers(struct fl_loop *loop)
 {
     struct fl_timer *timer;
     int work = 0;
 
-    /* A timer that is set again for now or earlier waits for the next turn, so that it cannot keep the loop here. */
+    /* A timer that is set again for now or earlier waits for the next turn, so that it cannot keep the loop
+     * here. */
     for (uint32_t left = loop->timers.nr; left && (timer = fl_timer_heap_first(&loop->timers)); left--) {
         if (timer->deadline_ns > loop->now)
             break;
@@ -254,8 +263,8 @@ static void wake_up(struct fl_loop *loop)
 void fl_loop_post(struct fl_loop *loop, struct fl_msg *msg)
 {
     fl_mpsc_push(&loop->msgs, &msg->node);
-    /* Both sides modify 'sleeping', so one comes first: either this sees that the loop sleeps, or the loop, whose
-     * exchange then acquires what was released here, sees the message. */
+    /* Both sides modify 'sleeping', so one comes first: either this sees that the loop sleeps, or the loop,
+     * whose exchange then acquires what was released here, sees the message. */
     if (atomic_fetch_or_explicit(&loop->sleeping, 0, memory_order_acq_rel))
         wake_up(loop);
 }
@@ -281,7 +290,8 @@ static int wait_events(struct fl_loop *loop, uint64_t wait_ns)
     int n;
 
     if (wait_ns && !loop->no_pwait2) {
-        struct timespec ts = {.tv_sec = (time_t)(wait_ns / 1000000000), .tv_nsec = (long)(wait_ns % 1000000000)};
+        struct timespec ts = {.tv_sec = (time_t)(wait_ns / 1000000000),
+                              .tv_nsec = (long)(wait_ns % 1000000000)};
 
         n = epoll_pwait2(loop->epoll_fd, loop->events, NR_EVENTS, wait_ns == UINT64_MAX ? NULL : &ts, NULL);
         if (n >= 0 || errno != ENOSYS)
@@ -307,10 +317,10 @@ static int sleep_until_ready(struct fl_loop *loop, uint64_t max_wait_ns)
     int n;
 
     if (timer) {
-        uint64_t left = timer->deadline_ns > loop->now ? timer->deadline_ns - loop->now : 0;
+        uint64_t now = fl_now_ns(); /* the turn may have taken long */
+        uint64_t left = timer->deadline_ns > now ? timer->deadline_ns - now : 0;
 
-        if (left < max_wait_ns)
-            max_wait_ns = left;
+        max_wait_ns = FL_MIN(max_wait_ns, left);
     }
     atomic_exchange_explicit(&loop->sleeping, 1, memory_order_acq_rel); /* pairs with fl_loop_post */
     if (!fl_mpsc_empty(&loop->msgs) || atomic_load_explicit(&loop->stop, memory_order_relaxed))
@@ -359,15 +369,17 @@ int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns)
     if (!fl_mpsc_empty(&loop->msgs))
         work += run_messages(loop);
     work += run_pollers(loop);
-    if (loop->timers.nr)
-        work += run_timers(loop);
-    if (loop->turns_to_epoll-- == 0 || fl_list_empty(&loop->pollers)) {
+    /* What has come is read before a deadline is judged: a thread that did not get to run for a while must
+     * not take for silence what lies in a socket. */
+    if (loop->turns_to_epoll-- == 0 || fl_list_empty(&loop->pollers) || timer_is_due(loop)) {
         r = look_at_epoll(loop);
         if (r < 0)
             return r;
         work += r;
         loop->turns_to_epoll = work ? EPOLL_EVERY_BUSY : EPOLL_EVERY_IDLE;
     }
+    if (loop->timers.nr)
+        work += run_timers(loop);
     if (!work && !loop->idle_since) {
         loop->idle_since = loop->now;
         if (loop->turns_to_epoll > EPOLL_EVERY_IDLE)

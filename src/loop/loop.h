@@ -3,7 +3,8 @@
  * The loop: the only code of farlane that waits. One loop is one thread; whatever lives on a loop is touched by that
  * thread alone. Other threads reach it by fl_loop_post.
  *
- * A turn of the loop runs messages, pollers, ready file descriptors and expired timers. While there is work, and for
+ * A turn of the loop runs messages, pollers, ready file descriptors and expired timers, in this order: what
+ * has come is read before a deadline is judged. While there is work, and for
  * a short budget after the last of it, the loop turns without sleeping (see enum fl_poll_mode); then it sleeps in
  * epoll_wait until a descriptor is ready, a timer expires or a message arrives.
  */

@@ -42,7 +42,8 @@ static void timers_expire_in_order(void **state)
     now = fl_now_ns();
     for (int i = 0; i < 4; i++) {
         t[i] = (struct test_timer){.timer.expired = note_timer, .id = i};
-        assert_int_equal(fl_timer_set(loop, &t[i].timer, now + 1000000 + (uint64_t)((i * 3) % 4) * 1000000), 0);
+        assert_int_equal(fl_timer_set(loop, &t[i].timer, now + 1000000 + (uint64_t)((i * 3) % 4) * 1000000),
+                         0);
     }
     fl_timer_cancel(&t[2].timer);
     fl_timer_cancel(&t[2].timer);
@@ -62,7 +63,8 @@ static void timer_heap_sorts(void **state)
 
     for (int round = 0; round < 2; round++) /* the second round moves those that are armed */
         for (int i = 0; i < 500; i++)
-            assert_int_equal(fl_timer_heap_set(&heap, &timers[i], (seed = seed * 1664525 + 1013904223) >> 8), 0);
+            assert_int_equal(fl_timer_heap_set(&heap, &timers[i], (seed = seed * 1664525 + 1013904223) >> 8),
+                             0);
     for (int i = 0; i < 500; i += 5)
         fl_timer_heap_remove(&heap, &timers[i]);
     for (struct fl_timer *t; (t = fl_timer_heap_first(&heap)); nr++) {
@@ -135,7 +137,8 @@ static int poll_and_delete(struct fl_poller *poller)
 static void pollers_may_go_during_the_walk(void **state)
 {
     struct fl_loop *loop;
-    struct test_poller p[3] = {{.poller.poll = poll_and_delete}, {.poller.poll = poll_and_delete}, {.poller.poll = poll_and_delete}};
+    struct test_poller p[3] = {
+        {.poller.poll = poll_and_delete}, {.poller.poll = poll_and_delete}, {.poller.poll = poll_and_delete}};
 
     assert_int_equal(fl_loop_create(NULL, &loop), 0);
     for (int i = 0; i < 3; i++)
@@ -206,6 +209,121 @@ static void messages_wake_and_keep_order(void **state)
     }
 }
 
+struct kept_alive {
+    struct fl_watch watch;
+    struct fl_timer timer;
+    int nr_bytes, nr_expired;
+};
+
+static void feed(struct fl_watch *watch, uint32_t events)
+{
+    struct kept_alive *k = FL_CONTAINER_OF(watch, struct kept_alive, watch);
+    char byte;
+
+    k->nr_bytes += (int)read(watch->fd, &byte, 1);
+    fl_timer_cancel(&k->timer);
+}
+
+static void starve(struct fl_timer *timer)
+{
+    FL_CONTAINER_OF(timer, struct kept_alive, timer)->nr_expired++;
+}
+
+/* The thread did not run for a while: the deadline is over, and what would have kept it lies in the pipe. */
+static void bytes_come_before_a_deadline(void **state)
+{
+    for (int before = 0; before < 40; before++) { /* epoll is looked at every so many turns only */
+        struct kept_alive k = {.watch.ready = feed, .timer.expired = starve};
+        struct test_poller p = {.poller.poll = poll_and_delete};
+        struct fl_loop *loop;
+        int fds[2];
+
+        assert_int_equal(fl_loop_create(NULL, &loop), 0);
+        fl_poller_add(loop, &p.poller);
+        assert_int_equal(pipe(fds), 0);
+        k.watch.fd = fds[0];
+        assert_int_equal(fl_watch_add(loop, &k.watch, EPOLLIN), 0);
+        for (int i = 0; i < before; i++)
+            fl_loop_turn(loop, 0);
+        assert_int_equal(fl_timer_set(loop, &k.timer, fl_now_ns()), 0);
+        assert_int_equal(write(fds[1], "x", 1), 1);
+        fl_loop_turn(loop, 0);
+        assert_int_equal(k.nr_bytes, 1);
+        assert_int_equal(k.nr_expired, 0);
+        fl_watch_del(&k.watch);
+        fl_poller_del(&p.poller);
+        close(fds[0]);
+        close(fds[1]);
+        fl_loop_destroy(loop);
+    }
+}
+
+/* Two loops that fall asleep between messages, one the other's only source of work. */
+#define NR_ROUND_TRIPS 20000
+struct ball {
+    struct fl_msg msg;
+    struct fl_loop *loop[2];
+    int nr;
+    uint64_t last, longest;
+};
+
+static void hit(struct fl_msg *msg)
+{
+    struct ball *b = FL_CONTAINER_OF(msg, struct ball, msg);
+    uint64_t now = fl_now_ns();
+
+    b->longest = FL_MAX(b->longest, now - b->last);
+    b->last = now;
+    if (++b->nr >= NR_ROUND_TRIPS) {
+        fl_loop_stop(b->loop[0]);
+        fl_loop_stop(b->loop[1]);
+        return;
+    }
+    if (b->nr % 3 == 0) /* the other is at one place or another on its way to sleep */
+        for (uint64_t until = now + (uint64_t)(b->nr % 64) * 100; fl_now_ns() < until;)
+            ;
+    fl_loop_post(b->loop[b->nr & 1], &b->msg);
+}
+
+static void keep_going(struct fl_timer *timer)
+{
+}
+
+static void *run_loop(void *arg)
+{
+    fl_loop_run(arg);
+    return NULL;
+}
+
+static void no_message_waits_for_another_wake_up(void **state)
+{
+    const enum fl_poll_mode modes[] = {FL_POLL_SLEEP, FL_POLL_ADAPTIVE};
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(modes); i++) {
+        struct fl_loop_options options = {.poll = modes[i], .budget_us = 3, .cpu = -1};
+        struct ball b = {.msg.run = hit};
+        struct fl_timer guard[2] = {{.expired = keep_going}, {.expired = keep_going}};
+        pthread_t thread[2];
+
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(fl_loop_create(&options, &b.loop[k]), 0);
+            fl_timer_set(b.loop[k], &guard[k],
+                         fl_now_ns() + 20 * FL_NS_PER_S); /* what was missed is found then */
+        }
+        b.last = fl_now_ns();
+        fl_loop_post(b.loop[0], &b.msg);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(pthread_create(&thread[k], NULL, run_loop, b.loop[k]), 0);
+        for (int k = 0; k < 2; k++) {
+            pthread_join(thread[k], NULL);
+            fl_timer_cancel(&guard[k]);
+            fl_loop_destroy(b.loop[k]);
+        }
+        assert_int_equal(b.nr, NR_ROUND_TRIPS);
+        assert_true(b.longest < 10 * FL_NS_PER_S);
+    }
+}
+
 static void idle_loop_sleeps(void **state)
 {
     struct fl_loop *loop;
@@ -243,8 +361,10 @@ static void stays_awake_for_what_is_due(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(timers_expire_in_order), cmocka_unit_test(timer_heap_sorts),
-                       cmocka_unit_test(no_call_after_watch_del), cmocka_unit_test(pollers_may_go_during_the_walk),
-                       cmocka_unit_test(messages_wake_and_keep_order), cmocka_unit_test(idle_loop_sleeps),
-                       cmocka_unit_test(stays_awake_for_what_is_due));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(timers_expire_in_order), cmocka_unit_test(timer_heap_sorts),
+        cmocka_unit_test(no_call_after_watch_del), cmocka_unit_test(pollers_may_go_during_the_walk),
+        cmocka_unit_test(messages_wake_and_keep_order), cmocka_unit_test(bytes_come_before_a_deadline),
+        cmocka_unit_test(no_message_waits_for_another_wake_up), cmocka_unit_test(idle_loop_sleeps),
+        cmocka_unit_test(stays_awake_for_what_is_due));
 }
