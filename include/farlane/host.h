@@ -33,9 +33,10 @@ struct fl_device_options {
     const char *hostnqn;            /* NULL: the machine's (/etc/nvme/hostnqn), else one that is made and kept for this user */
     const uint8_t *hostid;          /* 16 bytes; NULL: belongs to the NQN */
     uint32_t kato_ms;               /* keep-alive time-out; default 15000 */
-    uint32_t connect_timeout_ms;    /* default 5000 */
+    uint32_t connect_timeout_ms;    /* how long the target may leave TCP connect, Connect or a command of the set-up unanswered; default 5000 */
     uint32_t fast_fail_ms;          /* I/O waiting for a lost target fails after it, with -ENOLINK; default: never before loss_timeout */
-    uint32_t loss_timeout_ms;       /* give the target up after it: -ENODEV from then on; default 600000; UINT32_MAX: never */
+    uint32_t loss_timeout_ms;       /* give the target up after it: -ENODEV from then on; default 600000; UINT32_MAX: never. At once when it refuses
+                                       Connect with Do Not Retry */
     uint32_t reconnect_delay_ms;    /* between attempts; default 2000 */
     uint32_t io_timeout_ms;         /* an I/O without answer makes the queue reconnect; default 30000 */
     bool hdgst, ddgst;              /* as ?hdgst=1&ddgst=1 in the URL */
@@ -55,6 +56,7 @@ struct fl_device_info {
     bool volatile_cache, read_only, hdgst, ddgst;
     uint8_t uuid[16];
     char state[64];            /* "live", "reconnecting: attempt 3 of 30, next in 2 s", "lost" */
+    char reason[480];          /* why it is reconnecting or lost; "" while it is live */
 };
 
 /*

@@ -285,6 +285,8 @@ static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
 
     switch (req->slot) {
     case FL_ADMIN_SEQ:
+        if (r->phase == FL_PHASE_SETUP)
+            fl_remote_answer_due(r, fl_now_ns());
         step_done(r, &req->cqe);
         break;
     case FL_ADMIN_KEEP_ALIVE:
@@ -330,7 +332,10 @@ void fl_admin_tick(struct fl_remote *r, uint64_t now_ns)
     }
     if (now_ns >= r->keep_alive_ns)
         keep_alive_tick(r, now_ns);
-    if (now_ns >= r->seq_deadline_ns || now_ns >= calls_deadline(r))
+    if (now_ns >= r->seq_deadline_ns)
+        fl_error_set(&r->err, -ETIMEDOUT, "%s: not through with it after %u ms", r->step->what,
+                     FL_ADMIN_TIMEOUT_MS);
+    if (now_ns >= calls_deadline(r))
         fl_error_set(&r->err, -ETIMEDOUT, "an admin command was not answered within %u ms",
                      FL_ADMIN_TIMEOUT_MS);
 }

@@ -14,6 +14,7 @@
 #include "host/remote.h"
 
 #define CLOSE_MS        1000           /* for a polite end */
+#define LAST_ATTEMPT_MS 50             /* less time than this left: no attempt any more */
 #define OTHER_NAMESPACE (-EMEDIUMTYPE) /* no use to try again */
 
 static uint64_t ms_ns(uint32_t ms)
@@ -80,17 +81,34 @@ static void closed(struct fl_remote *r)
 
 /* ---- attempts ---- */
 
+/* Takes what r->err says as the reason that others see. */
+static void note_reason(struct fl_remote *r)
+{
+    pthread_mutex_lock(&r->lock);
+    memcpy(r->reason, r->err.text, sizeof(r->reason));
+    pthread_mutex_unlock(&r->lock);
+}
+
 static void give_up(struct fl_remote *r)
 {
     FL_ERR("%s: given up as lost: %s", r->name, r->err.text);
+    note_reason(r);
     fl_link_stop(&r->link);
     r->phase = FL_PHASE_IDLE;
     __atomic_store_n(&r->lost, -ENODEV, __ATOMIC_RELEASE);
-    set_state(r, FL_REMOTE_LOST);
     pthread_mutex_lock(&r->lock);
+    r->state = FL_REMOTE_LOST;
     fl_remote_queues_wake(r);
     pthread_mutex_unlock(&r->lock);
     tell_change(r);
+}
+
+/* The target said that to ask again is of no use. */
+static void refused_for_good(struct fl_remote *r)
+{
+    fl_error_wrap(&r->err, r->err.code,
+                  "the target refuses to take this host back, and says not to try again");
+    give_up(r);
 }
 
 static void plan_attempt(struct fl_remote *r, uint64_t at_ns)
@@ -101,6 +119,31 @@ static void plan_attempt(struct fl_remote *r, uint64_t at_ns)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* The target is given up at the loss time-out. When that is nearer than the usual pause, one more attempt is
+ * made half-way, as long as it would have time to succeed. */
+static void plan_next(struct fl_remote *r, uint64_t now_ns)
+{
+    uint64_t left_ns = r->loss_deadline_ns > now_ns ? r->loss_deadline_ns - now_ns : 0;
+
+    if (!left_ns)
+        give_up(r);
+    else if (left_ns > ms_ns(r->reconnect_delay_ms))
+        plan_attempt(r, now_ns + ms_ns(r->reconnect_delay_ms));
+    else
+        plan_attempt(r, left_ns / 2 >= ms_ns(LAST_ATTEMPT_MS) ? now_ns + left_ns / 2 : r->loss_deadline_ns);
+}
+
+/* One cause is told once, however many attempts fail of it. */
+static void tell_failure(struct fl_remote *r)
+{
+    enum fl_log_level level = r->warned_code == r->err.code ? FL_LOG_INFO : FL_LOG_WARN;
+
+    if (fl_log_enabled(level))
+        fl_log(level, "%s: attempt %u to reconnect failed: %s", r->name, r->attempt, r->err.text);
+    r->warned_code = r->err.code;
+    note_reason(r);
+}
+
 static bool attempt_failed(struct fl_remote *r, uint64_t now_ns)
 {
     fl_link_stop(&r->link);
@@ -109,21 +152,26 @@ static bool attempt_failed(struct fl_remote *r, uint64_t now_ns)
         open_failed(r);
         return false;
     }
-    FL_INFO("%s: attempt %u to reconnect failed: %s", r->name, r->attempt, r->err.text);
-    if (now_ns + ms_ns(r->reconnect_delay_ms) >= r->loss_deadline_ns) {
-        if (now_ns >= r->loss_deadline_ns)
-            give_up(r);
-        else
-            plan_attempt(r, r->loss_deadline_ns); /* the last one */
+    if (r->link.nvme_status & FL_NVME_DNR) {
+        refused_for_good(r);
     } else {
-        plan_attempt(r, now_ns + ms_ns(r->reconnect_delay_ms));
+        tell_failure(r);
+        plan_next(r, now_ns);
     }
     return true;
 }
 
+void fl_remote_answer_due(struct fl_remote *r, uint64_t now_ns)
+{
+    r->attempt_deadline_ns = now_ns + ms_ns(r->connect_timeout_ms);
+    if (r->state !=
+        FL_REMOTE_OPENING) /* nor may an attempt outlast the time after which the target is given up */
+        r->attempt_deadline_ns = FL_MIN(r->attempt_deadline_ns, r->loss_deadline_ns);
+}
+
 static bool start_attempt(struct fl_remote *r, uint64_t now_ns)
 {
-    const struct fl_link_options options = {
+    struct fl_link_options options = {
         .addrs = r->addrs,
         .nr_addrs = r->nr_addrs,
         .hdgst = r->hdgst,
@@ -134,7 +182,6 @@ static bool start_attempt(struct fl_remote *r, uint64_t now_ns)
         .nr_reqs = FL_ADMIN_NR,
         .max_data_len = FL_REMOTE_MAX_XFER,
         .capsule_len = FL_TCP_ADMIN_DATA_LEN,
-        .timeout_ms = r->connect_timeout_ms,
         .rx_cap = 16u << 10,
         .hostid = r->who.id.b,
         .hostnqn = r->who.nqn,
@@ -147,7 +194,8 @@ static bool start_attempt(struct fl_remote *r, uint64_t now_ns)
     fl_error_clear(&r->err);
     r->draft = (struct fl_remote_facts){0};
     r->phase = FL_PHASE_LINK;
-    r->attempt_deadline_ns = now_ns + ms_ns(r->connect_timeout_ms);
+    fl_remote_answer_due(r, now_ns);
+    options.timeout_ms = (uint32_t)FL_MAX((r->attempt_deadline_ns - now_ns) / FL_NS_PER_MS, 1ull);
     if (fl_link_start(&r->link, &options, &fl_admin_ops, now_ns) < 0) {
         fl_error_set(&r->err, r->link.err.code, "%s", r->link.err.text);
         return attempt_failed(r, now_ns);
@@ -182,6 +230,7 @@ static void went_live(struct fl_remote *r)
     pthread_mutex_lock(&r->lock);
     r->facts = r->draft;
     r->state = FL_REMOTE_LIVE;
+    r->reason[0] = '\0';
     __atomic_store_n(&r->base.len, r->facts.len, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&r->lock);
     if (opening) {
@@ -208,6 +257,7 @@ static void end_live(struct fl_remote *r, uint64_t now_ns)
     bool flapping = now_ns - r->live_since_ns < ms_ns(r->reconnect_delay_ms);
 
     FL_WARN("%s: connection lost: %s", r->name, r->err.text);
+    note_reason(r);
     fl_link_stop(&r->link);
     fl_admin_cut(r, -ENOLINK);
     /* A target that lets us in and throws us out at once is down as long as that goes on. */
@@ -217,15 +267,17 @@ static void end_live(struct fl_remote *r, uint64_t now_ns)
         pthread_mutex_lock(&r->lock);
         r->attempt = 0;
         pthread_mutex_unlock(&r->lock);
+        r->warned_code = 0;
     }
     set_state(r, FL_REMOTE_DOWN);
     turn_epoch(r);
-    if (r->no_reconnect || now_ns >= r->loss_deadline_ns) {
-        give_up(r);
-        return;
-    }
-    plan_attempt(r, flapping ? now_ns + ms_ns(r->reconnect_delay_ms) : now_ns);
     tell_change(r);
+    if (r->no_reconnect || now_ns >= r->loss_deadline_ns)
+        give_up(r);
+    else if (flapping)
+        plan_next(r, now_ns);
+    else
+        plan_attempt(r, now_ns);
 }
 
 /* ---- turning the wheel ---- */
@@ -240,6 +292,7 @@ static bool run_link(struct fl_remote *r, uint64_t now_ns)
     }
     if (n > 0) {
         r->phase = FL_PHASE_SETUP;
+        fl_remote_answer_due(r, now_ns);
         fl_admin_bind(r);
         fl_admin_run_seq(r, fl_setup_steps, went_live);
     }
@@ -256,7 +309,7 @@ static bool run_admin(struct fl_remote *r, uint64_t now_ns)
     if (!r->err.code && fl_link_send(&r->link) < 0) /* what the answers led to */
         fl_error_set(&r->err, -ENOLINK, "send to the target failed");
     if (!r->err.code && r->phase == FL_PHASE_SETUP && now_ns >= r->attempt_deadline_ns)
-        fl_error_set(&r->err, -ETIMEDOUT, "%s was not answered in time: the attempt took longer than %u ms",
+        fl_error_set(&r->err, -ETIMEDOUT, "%s was not answered within %u ms",
                      r->step ? r->step->what : "a command", r->connect_timeout_ms);
     if (r->phase == FL_PHASE_CLOSING && (r->err.code || now_ns >= r->attempt_deadline_ns)) {
         closed(r);
@@ -297,13 +350,21 @@ static uint64_t next_deadline(const struct fl_remote *r)
     return at;
 }
 
+static bool next_attempt(struct fl_remote *r, uint64_t now_ns)
+{
+    if (now_ns < r->loss_deadline_ns)
+        return start_attempt(r, now_ns);
+    give_up(r);
+    return true;
+}
+
 void fl_remote_run(struct fl_remote *r)
 {
     for (int turn = 0; turn < 16; turn++) { /* a bound for what leads from one phase straight to the next */
         enum fl_remote_phase before = r->phase;
         uint64_t now_ns = fl_now_ns();
 
-        if (r->phase == FL_PHASE_WAIT && now_ns >= r->next_attempt_ns && !start_attempt(r, now_ns))
+        if (r->phase == FL_PHASE_WAIT && now_ns >= r->next_attempt_ns && !next_attempt(r, now_ns))
             return;
         if (r->phase == FL_PHASE_LINK && !run_link(r, now_ns))
             return;

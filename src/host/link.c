@@ -116,14 +116,17 @@ static int refused(struct fl_link *l, fl_nvme_status status)
 
     l->nvme_status = status;
     if (fl_nvme_status_code(status) == FL_NVME_SC_CONNECT_INVALID_HOST)
-        return fl_error_set(&l->err, code, "the target does not allow this host, %s, to use %s", d->hostnqn,
-                            d->subnqn);
+        return fl_error_set(&l->err, code,
+                            "the target does not allow this host, %s, to use %s: let it be allowed there, or "
+                            "come under another NQN",
+                            d->hostnqn, d->subnqn);
     if (fl_nvme_status_code(status) != FL_NVME_SC_CONNECT_INVALID_PARAM)
         return fl_error_set(&l->err, code, "the target refused Connect: %s (status %xh)",
                             fl_nvme_status_text(status), fl_nvme_status_code(status));
     /* Which field: its offset, and whether that counts in the data or in the command (Fabrics 1.1, 3.3). */
     if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, subnqn)))
-        return fl_error_set(&l->err, -ENOENT, "the target has no subsystem %s", d->subnqn);
+        return fl_error_set(&l->err, -ENOENT, "the target has no subsystem %s: ask it for those that it has",
+                            d->subnqn);
     if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, hostnqn)))
         return fl_error_set(&l->err, -EACCES, "the target does not accept the host NQN %s", d->hostnqn);
     return fl_error_set(&l->err, -EINVAL, "the target refused Connect: byte %u of its %s is invalid",
@@ -193,8 +196,11 @@ int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const stru
                                              .guess = o->qid != 0};
     int r;
 
-    *l = (struct fl_link){
-        .fd = -1, .owner_ops = ops, .timeout_ms = o->timeout_ms, .capsule_len = o->capsule_len};
+    *l = (struct fl_link){.fd = -1,
+                          .serial = l->serial + 1,
+                          .owner_ops = ops,
+                          .timeout_ms = o->timeout_ms,
+                          .capsule_len = o->capsule_len};
     if (fl_nvmf_connect_data_encode(&l->connect_data, o->hostid, o->cntlid, o->subnqn, o->hostnqn) < 0)
         return fl_error_set(&l->err, -EINVAL, "an NQN is empty or too long");
     r = fl_tcp_host_init(&l->host, &setup_ops, &host);

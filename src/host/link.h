@@ -44,6 +44,7 @@ struct fl_link_options {
 struct fl_link {
     enum fl_link_state state;
     int fd;
+    uint32_t serial; /* goes up with each start: two sockets may have one number, one after the other */
     bool tx_blocked; /* the socket took less than there was */
     struct fl_tcp_host host;
     struct fl_dial dial;

@@ -32,9 +32,12 @@ void fl_pollset_sync(struct fl_pollset *set, const struct fl_link *link)
     struct pollfd p[FL_LINK_MAX_FDS];
     int nr = fl_link_pollfds(link, p);
 
-    if (link->state == FL_LINK_READY && set->nr == 1 && nr == 1 && p[0].fd == set->reg[0].fd &&
-        p[0].events == set->reg[0].events)
+    /* A link that went down and came to READY between two looks may have the number of its last socket, which
+     * has left the set when it was closed. */
+    if (link->state == FL_LINK_READY && set->serial == link->serial && set->nr == 1 && nr == 1 &&
+        p[0].fd == set->reg[0].fd && p[0].events == set->reg[0].events)
         return;
+    set->serial = link->serial;
     for (int i = 0; i < set->nr; i++)
         if (!has(p, nr, set->reg[i].fd))
             epoll_ctl(set->epfd, EPOLL_CTL_DEL, set->reg[i].fd, NULL); /* gone already when it was closed */

@@ -8,6 +8,7 @@
 struct fl_pollset {
     int epfd;
     int nr;
+    uint32_t serial; /* of the link when it was brought up to date */
     struct pollfd reg[FL_LINK_MAX_FDS];
 };
 

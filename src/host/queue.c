@@ -157,9 +157,13 @@ static int run_sync(struct fl_queue *queue, enum fl_io_op op, void *buf, uint64_
             fl_queue_wait(queue, -1);
     if (s.result < 0) {
         char what[FL_IO_TEXT_LEN], why[FL_STATUS_TEXT_LEN];
+        struct fl_device_info info = {0};
 
-        fl_error_set(err, s.result, "%s: %s", fl_io_text(&s.io, queue->dev->block_len, what),
-                     fl_io_result_text(s.result, s.io.nvme_status, why));
+        if (s.result == -ENODEV || s.result == -ENOLINK)
+            fl_device_info(queue->dev, &info);
+        fl_error_set(err, s.result, "%s: %s%s%s", fl_io_text(&s.io, queue->dev->block_len, what),
+                     fl_io_result_text(s.result, s.io.nvme_status, why), *info.reason ? ": " : "",
+                     info.reason);
     }
     return s.result;
 }

@@ -193,6 +193,7 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     info->ddgst = r->ddgst;
     memcpy(info->uuid, f->uuid, sizeof(info->uuid));
     state_text(r, info->state, sizeof(info->state));
+    memcpy(info->reason, r->reason, sizeof(info->reason));
     pthread_mutex_unlock(&r->lock);
 }
 

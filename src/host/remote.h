@@ -128,6 +128,7 @@ struct fl_remote {
     enum fl_remote_state state;
     uint32_t attempt;
     uint64_t next_attempt_ns;
+    char reason[sizeof(((struct fl_error *)0)->text)]; /* why it is down or lost */
     uint32_t loss_epoch; /* a queue of this epoch broke; loss_msg is on its way */
     bool loss_posted;
     char loss_text[256];
@@ -143,7 +144,9 @@ struct fl_remote {
     struct fl_msg open_msg, close_msg, loss_msg;
     struct fl_remote_facts draft; /* of the attempt in progress */
     struct fl_error err;          /* why the last attempt or association ended */
-    uint64_t attempt_deadline_ns, loss_deadline_ns, live_since_ns;
+    int warned_code;              /* cause of failed attempts that was told already */
+    uint64_t attempt_deadline_ns; /* for the next answer; CLOSING: for all */
+    uint64_t loss_deadline_ns, live_since_ns;
 
     struct fl_tcp_req reqs[FL_ADMIN_NR];
     struct fl_admin_call *calls[FL_ADMIN_NR]; /* by slot */
@@ -175,6 +178,8 @@ static inline uint32_t fl_remote_epoch(const struct fl_remote *r)
 
 /* ---- controller.c: life of the association, on the service thread ---- */
 void fl_remote_run(struct fl_remote *r); /* does what is due */
+/* During an attempt: the target has as long as connect_timeout_ms for its next answer. */
+void fl_remote_answer_due(struct fl_remote *r, uint64_t now_ns);
 void fl_remote_start_open(struct fl_msg *msg);
 void fl_remote_start_close(struct fl_msg *msg);
 void fl_remote_loss_reported(struct fl_msg *msg);

@@ -85,6 +85,9 @@ static void go_live(struct fl_remote_queue *q)
     pthread_mutex_lock(&r->lock);
     fl_rq_limits(q, &r->facts);
     pthread_mutex_unlock(&r->lock);
+    /* What this epoch's begin wrote is there by now, since it was written under the lock. Left in, it would
+     * keep the caller awake for as long as the queue is healthy. poll_slow looks at the epoch after it. */
+    drain(q->wake_fd);
     set_state(q, FL_RQ_LIVE);
     q->scan_ns = fl_now_ns() + scan_period_ns(q);
     fl_rq_resend(q);
@@ -182,6 +185,8 @@ static int poll_slow(struct fl_remote_queue *q)
         start_connect(q, epoch, now_ns);
     if (q->state == FL_RQ_CONNECT)
         step_connect(q, now_ns);
+    if (q->state == FL_RQ_LIVE && fl_remote_epoch(r) != q->epoch)
+        go_down(q, NULL); /* go_live may have taken that wake-up, too */
     if (q->state == FL_RQ_LIVE) {
         if (fl_link_io(&q->link) < 0)
             go_down(q, q->link.err.text);
@@ -413,8 +418,12 @@ static int connect_first(struct fl_remote_queue *q, struct fl_error *err)
     q->create_end_ns = fl_now_ns() + r->connect_timeout_ms * FL_NS_PER_MS;
     q->creating = true;
     while (q->state != FL_RQ_LIVE) {
-        if (poll_slow(q) < 0)
-            return fl_error_set(err, -ENODEV, "%s was given up as lost", r->name);
+        if (poll_slow(q) < 0) {
+            pthread_mutex_lock(&r->lock);
+            fl_error_set(err, -ENODEV, "%s was given up as lost: %s", r->name, r->reason);
+            pthread_mutex_unlock(&r->lock);
+            return -ENODEV;
+        }
         if (q->err.code)
             return fl_error_set(err, q->err.code, "I/O queue %u of %s: %s", q->qid, r->name, q->err.text);
         if (q->state == FL_RQ_LIVE)

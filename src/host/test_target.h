@@ -77,7 +77,8 @@ struct fake {
     uint32_t connect_dw0;
     int no_success; /* never fold the response into the data */
     int delay_ms;   /* an I/O takes so long */
-    int r2t_len;    /* R2T in pieces of this; 0: all at once */
+    int admin_delay_ms;
+    int r2t_len; /* R2T in pieces of this; 0: all at once */
     int nr_namespaces;
     uint8_t uuid0;
     void (*tweak)(struct fl_nvme_id_ctrl *id);
@@ -356,6 +357,8 @@ static inline void fake_admin(struct fake_conn *c, const struct fl_nvme_sqe *sqe
     uint16_t cid = le16_get(sqe->cid);
     uint32_t n = f->nr_queues - 1;
 
+    for (int ms = 0; ms < fake_get(f->admin_delay_ms); ms += 10)
+        usleep(10000);
     switch (sqe->opcode) {
     case FL_NVMF_OPCODE:
         fake_fabrics(c, sqe, data);
