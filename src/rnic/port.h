@@ -23,7 +23,7 @@ struct fl_port;
 
 struct fl_port_options {
     uint16_t udp_port;    /* 0: 4791. Others are for tests: a hub serves one port number */
-    const char *hub_path; /* NULL: the one of this host and network namespace; tests give one of their own */
+    const char *hub_path; /* NULL: the one of this network namespace; else an abstract name, for tests */
     bool no_hub;          /* fail with -EADDRINUSE instead of joining a hub */
 };
 
@@ -76,9 +76,9 @@ uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask); /* 
 
 /*
  * Sends one packet; its ICRC is computed here. The bytes are copied or sent before it returns, so that tx
- * need not hold. Packets of one flow may wait for fl_port_flush(), which puts them on the wire in as few
- * calls as it can. false: no room now; nothing was taken, try again after fl_port_poll() or when
- * fl_port_writable() says so.
+ * need not hold. Packets wait for fl_port_flush(), which puts them on the wire in as few calls as it can, or
+ * until there are many. false: no room now; nothing was taken, try again after fl_port_poll(), for which
+ * fl_port_wait_fd() becomes readable when there is room again.
  */
 bool fl_port_send(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
 void fl_port_flush(struct fl_port *port);
@@ -94,8 +94,8 @@ uint64_t fl_port_deadline(const struct fl_port *port);
 
 /*
  * Which process on this host has a queue pair: for shared memory. 0 and *peer, -ENOENT: none here, -EAGAIN:
- * no hub just now. The answer is the hub's own table and costs a round trip to it at most once per block of
- * numbers.
+ * no hub just now. The answer is read in the hub's own table, which every process maps: no round trip. The hub may be
+ * another user's, so what counts is checked again with the peer itself (SO_PEERCRED).
  */
 struct fl_port_peer {
     int pid;
@@ -104,6 +104,8 @@ struct fl_port_peer {
     char address[104]; /* abstract Unix socket on which the process takes shared-memory connections */
 };
 int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer);
+/* The address that others find for this process: who takes shared-memory connections listens on it. */
+const char *fl_port_address(const struct fl_port *port);
 /* Every process at the hub, for `farlane rnic`. Returns the number, at most max. */
 int fl_port_peers(struct fl_port *port, struct fl_port_peer *peers, int max);
 
