@@ -90,7 +90,7 @@ const char *fl_cm_reason_text(uint16_t reason)
         [FL_CM_REJ_TRANSPORT] = "transport service type not supported",
         [FL_CM_REJ_STALE] = "stale connection",
         [11] = "reliable datagram channel does not exist",
-        [12] = "primary remote GID rejected",
+        [FL_CM_REJ_PRIMARY_GID] = "primary remote GID rejected",
         [13] = "primary remote LID rejected",
         [14] = "primary service level not supported",
         [15] = "primary traffic class not supported",

@@ -275,6 +275,7 @@ enum fl_cm_reason { /* of a REJ; table 107 of 12.6.7.2 */
                     FL_CM_REJ_SERVICE_ID = 8, /* nobody listens */
                     FL_CM_REJ_TRANSPORT = 9,
                     FL_CM_REJ_STALE = 10,
+                    FL_CM_REJ_PRIMARY_GID = 12, /* primary remote GID */
                     FL_CM_REJ_PATH_MTU = 26,
                     FL_CM_REJ_RESPONDER_RESOURCES = 27,
                     FL_CM_REJ_CONSUMER = 28,
