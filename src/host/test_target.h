@@ -357,7 +357,8 @@ static inline void fake_admin(struct fake_conn *c, const struct fl_nvme_sqe *sqe
     uint16_t cid = le16_get(sqe->cid);
     uint32_t n = f->nr_queues - 1;
 
-    for (int ms = 0; ms < fake_get(f->admin_delay_ms); ms += 10)
+    for (uint64_t start = fl_now_ns();
+         fl_now_ns() - start < (uint64_t)fake_get(f->admin_delay_ms) * FL_NS_PER_MS;)
         usleep(10000);
     switch (sqe->opcode) {
     case FL_NVMF_OPCODE:
