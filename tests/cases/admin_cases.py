@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Administration: Connect, listeners, namespaces, the discovery log and Identify, as hosts of all kinds meet them."""
+import socket
 import struct
 import tempfile
 import threading
@@ -90,6 +91,16 @@ def case_A4_address_not_there_yet():
 
 # ---- namespaces ----
 
+def idle_clients(path, nr):
+    """Connections to the control socket that ask nothing: many make the oldest go, but not one whose change is in progress."""
+    socks = []
+    for _ in range(nr):
+        socks.append(socket.socket(socket.AF_UNIX))
+        socks[-1].settimeout(30)
+        socks[-1].connect(path)
+    return socks
+
+
 def case_A6_remove_namespace_with_slow_io():
     """Keep-alive is answered at once while a removal waits for the back end."""
     for deadline in (None, 1):
@@ -102,6 +113,8 @@ def case_A6_remove_namespace_with_slow_io():
             args = ("ns", "rm", "1") + (("--deadline", str(deadline)) if deadline else ())
             remover = threading.Thread(target=lambda: result.append(run("ctl", "--control", g.s.control, *args, check=False)))
             remover.start()
+            time.sleep(0.3)
+            idle = idle_clients(g.s.control, 100)
             slowest, until = 0, time.monotonic() + 3
             while time.monotonic() < until:
                 at = time.monotonic()
@@ -119,6 +132,8 @@ def case_A6_remove_namespace_with_slow_io():
             assert q.finish(held).status == OK
             remover.join(30)
             assert result and (deadline or result[0].returncode == 0), result
+            for i in idle:
+                i.close()
             wait_until("the namespace to be gone", lambda: g.s.ctl("status")["namespaces"] == 0)
             assert c.admin.command(ADM_KEEP_ALIVE).status == OK
 

@@ -239,6 +239,59 @@ def test_bad_requests():
             h.close()
 
 
+def test_idle_connections_keep_nobody_out():
+    """Connections that ask nothing, and such that stop in the middle of a request, give way when there are many."""
+    with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
+        idle = []
+        for i in range(150):
+            h = socket.socket(socket.AF_UNIX)
+            h.settimeout(PATIENCE)
+            h.connect(s.control)
+            if i % 3 == 0:
+                h.send(b"POST /v1/subsystems HTTP/1.1\r\nHost: farlane\r\nContent-Length: 100\r\n\r\n{")
+            idle.append(h)
+            if i % 10 == 9:
+                start = time.monotonic()
+                assert s.get("/v1/status")["pid"] == s.pid
+                s.ctl("status", "--timeout", 10)
+                assert time.monotonic() - start < 10
+        # Who was silent longest had to go, the latest are still there.
+        assert idle[0].recv(1) == b""
+        idle[-1].settimeout(0.2)
+        try:
+            assert idle[-1].recv(1) != b"", "the latest was cut"
+        except TimeoutError:
+            pass
+        for h in idle:
+            h.close()
+
+
+def test_mute_control_socket():
+    """A server that takes the connection and answers nothing, and one that does not even take it."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("mute")
+    listening.listen(0)
+    start = time.monotonic()
+    refused("ctl", "--control", "mute", "list", "--timeout", 1, status=UNREACHABLE,
+            says=["no answer at the control socket mute within 1 s", "--timeout"])
+    full = []
+    for _ in range(8):
+        h = socket.socket(socket.AF_UNIX)
+        h.setblocking(False)
+        try:
+            h.connect("mute")
+        except BlockingIOError:
+            h.close()
+            break
+        full.append(h)
+    refused("ctl", "--control", "mute", "ns", "add", "ram:1M", "--timeout", 1, status=UNREACHABLE, says="within 1 s")
+    assert time.monotonic() - start < 15
+    refused("ctl", "--control", "mute", "list", "--timeout", 0, status=USAGE, says="--timeout")
+    for h in full:
+        h.close()
+    listening.close()
+
+
 def test_ctl_speaks_to_people():
     with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
         c = ["ctl", "--control", s.control]

@@ -21,6 +21,7 @@ enum {
     OPT_ANA_GROUP,
     OPT_FORCE,
     OPT_DEADLINE,
+    OPT_TIMEOUT,
     OPT_SERIAL,
     OPT_MODEL,
     OPT_HOST,
@@ -43,6 +44,8 @@ static const struct cmd_option options[] = {
     {OPT_ANA_GROUP, "ana-group", "N", "ns add, listener ana: group, default 1"},
     {OPT_FORCE, "force", NULL, "ns resize: shrink, too"},
     {OPT_DEADLINE, "deadline", "SECONDS", "ns rm: wait so long for I/O in flight, default 30"},
+    {OPT_TIMEOUT, "timeout", "SECONDS",
+     "how long the server may leave a request unanswered, default 30; ns rm: on top of --deadline"},
     {OPT_SERIAL, "serial", "TEXT", "subsystem add: serial number"},
     {OPT_MODEL, "model", "TEXT", "subsystem add: model"},
     {OPT_HOST, "host", "NQN", "subsystem add: let in this host; may be repeated"},
@@ -56,13 +59,15 @@ static const struct cmd_option options[] = {
     CMD_OPTION_END,
 };
 
-#define MAX_OPERANDS 6
+#define MAX_OPERANDS       6
+#define DEFAULT_TIMEOUT_S  30
+#define DEFAULT_DEADLINE_S 30 /* the server's */
 
 struct ctl {
     char control[108];
     bool json, keep, disconnect;
     json_t *body; /* options that go into the request as they are */
-    uint64_t deadline_s;
+    uint64_t deadline_s, timeout_s;
     const char *operand[MAX_OPERANDS];
     uint32_t nr_operands;
 };
@@ -93,8 +98,12 @@ static void print_json(const struct ctl_answer *answer)
 static int ask(struct ctl *c, const char *method, const char *path, const json_t *body,
                struct ctl_answer *answer)
 {
+    /* A removal waits for I/O to end, and only then answers. */
+    const uint64_t waits_s = strcmp(method, "DELETE") ? 0
+                             : c->deadline_s          ? c->deadline_s
+                                                      : DEFAULT_DEADLINE_S;
     struct fl_error err = {0};
-    int rc = ctl_request(c->control, method, path, body, answer, &err);
+    int rc = ctl_request(c->control, method, path, body, (uint32_t)(c->timeout_s + waits_s), answer, &err);
     int status;
 
     if (rc < 0)
@@ -412,6 +421,8 @@ static bool take_option(const struct cmd_args *args, int id, struct ctl *c)
         return true;
     case OPT_DEADLINE:
         return cmd_args_number(args, 1, 500, &c->deadline_s);
+    case OPT_TIMEOUT:
+        return cmd_args_number(args, 1, 86400, &c->timeout_s);
     case OPT_NSID:
     case OPT_ANA_GROUP:
         if (!cmd_args_number(args, 1, UINT32_MAX - 1, &v))
@@ -499,7 +510,7 @@ static int dispatch(struct ctl *c)
 
 static int run(int argc, char **argv)
 {
-    struct ctl c = {.body = json_object()};
+    struct ctl c = {.body = json_object(), .timeout_s = DEFAULT_TIMEOUT_S};
     struct fl_error err = {0};
     struct cmd_args args;
     int id, rc, status;

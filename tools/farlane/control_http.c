@@ -20,21 +20,36 @@
 #include "control.h"
 
 #define MAX_CONNECTIONS 64u
-#define IDLE_TIMEOUT_S  30u
+/* With more than this, whoever has been silent longest makes room: connections that ask nothing must not keep
+ * others out. */
+#define MANY_CONNECTIONS 32u
+#define IDLE_TIMEOUT_S   30u
+#define BACKLOG          128
 
 struct control_http {
     struct server *s;
     struct MHD_Daemon *daemon;
     struct fl_watch watch;
     struct fl_timer timer;
+    struct fl_list clients; /* connections, the one that was silent longest first */
+    uint32_t nr_clients;
     struct fl_list waiting; /* requests whose change has not ended */
     char path[108];         /* to unlink; "": TCP, which shows metrics only */
     bool metrics_only;
 };
 
+struct client {
+    struct control_http *http;
+    struct MHD_Connection *connection;
+    struct fl_list link;
+    bool waits; /* for a change that has not ended */
+    bool shut;
+};
+
 struct request {
     struct control_http *http;
     struct MHD_Connection *connection;
+    struct client *client; /* NULL: there was no memory to keep account of it */
     char *body;
     size_t body_len;
     bool too_large, executed;
@@ -64,6 +79,73 @@ static void on_ready(struct fl_watch *watch, uint32_t events)
 static void on_timer(struct fl_timer *timer)
 {
     turn(FL_CONTAINER_OF(timer, struct control_http, timer));
+}
+
+/* ---- connections ---- */
+
+/* libmicrohttpd closes it when it reads the end. */
+static void shut(struct client *c)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c->connection,
+                                                                   MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    c->shut = true;
+    if (info)
+        shutdown(info->connect_fd, SHUT_RDWR);
+}
+
+static void make_room(struct control_http *http)
+{
+    uint32_t nr = http->nr_clients;
+    struct client *c;
+
+    fl_list_for_each (c, &http->clients, link) {
+        if (nr <= MANY_CONNECTIONS)
+            return;
+        if (!c->waits && !c->shut)
+            shut(c);
+        nr -= c->shut;
+    }
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct control_http *http = cls;
+    struct client *c = *socket_context;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = c = calloc(1, sizeof(*c));
+        if (!c)
+            return;
+        c->http = http;
+        c->connection = connection;
+        fl_list_init(&c->link);
+        fl_list_add_tail(&http->clients, &c->link);
+        http->nr_clients++;
+        make_room(http);
+    } else if (c) {
+        fl_list_del(&c->link);
+        http->nr_clients--;
+        free(c);
+        *socket_context = NULL;
+    }
+}
+
+static struct client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection,
+                                                                   MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+static void note_request(struct client *c)
+{
+    if (!c)
+        return;
+    fl_list_del(&c->link);
+    fl_list_add_tail(&c->http->clients, &c->link);
 }
 
 /* ---- requests ---- */
@@ -110,6 +192,8 @@ static void resume(struct control_reply *reply)
     if (!fl_list_linked(&r->link))
         return; /* it ended before control_execute returned */
     fl_list_del(&r->link);
+    if (r->client)
+        r->client->waits = false;
     MHD_resume_connection(r->connection);
     /* Not turned from here: this may run deep inside the target. */
     fl_timer_set(r->http->s->loops[0], &r->http->timer, fl_now_ns());
@@ -144,6 +228,8 @@ static enum MHD_Result handle(struct request *r, const char *path, const char *m
                             "only /metrics is here; control goes through the Unix socket");
     } else if (rc == 0 && control_execute(r->http->s, &r->op, &r->reply) && !r->executed) {
         fl_list_add_tail(&r->http->waiting, &r->link);
+        if (r->client)
+            r->client->waits = true;
         MHD_suspend_connection(r->connection);
         return MHD_YES;
     }
@@ -181,6 +267,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
         r->http = cls;
         fl_list_init(&r->link);
         r->connection = connection;
+        r->client = client_of(connection);
+        note_request(r->client);
         return MHD_YES;
     }
     if (*len) {
@@ -225,14 +313,16 @@ static int start(struct server *s, int fd, const char *path, struct control_http
     if (!http)
         return fl_error_set(err, -ENOMEM, "out of memory");
     http->s = s;
+    fl_list_init(&http->clients);
     fl_list_init(&http->waiting);
     snprintf(http->path, sizeof(http->path), "%s", path);
     http->metrics_only = !path[0];
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
-        fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped,
-        NULL, MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+        fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768,
+        MHD_OPTION_END);
     if (!http->daemon) {
         free(http);
         close(fd);
@@ -297,7 +387,7 @@ int control_http_unix(struct server *s, const char *path, struct control_http **
     mask = umask(0177); /* never open to others, not even for a moment */
     rc = bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
     umask(mask);
-    if (rc == 0 && listen(fd, 16) < 0)
+    if (rc == 0 && listen(fd, BACKLOG) < 0)
         rc = -errno;
     if (rc < 0) {
         close(fd);
@@ -327,7 +417,7 @@ int control_http_metrics(struct server *s, const char *address, struct control_h
     if (fd < 0)
         return fl_error_set(err, -errno, "cannot make a socket for metrics: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(fd, (struct sockaddr *)&addr.ss, addr.len) < 0 || listen(fd, 16) < 0) {
+    if (bind(fd, (struct sockaddr *)&addr.ss, addr.len) < 0 || listen(fd, BACKLOG) < 0) {
         rc = -errno;
         close(fd);
         return fl_error_set(err, rc, "cannot listen for metrics on %s: %s", fl_addr_format(&addr, text),
@@ -354,45 +444,4 @@ void control_http_stop(struct control_http *http)
     if (http->path[0])
         unlink(http->path);
     free(http);
-}
-
-/* ---- where the socket is ---- */
-
-static int own_folder(const char *folder, bool make, struct fl_error *err)
-{
-    struct stat st;
-
-    if (make && mkdir(folder, 0700) < 0 && errno != EEXIST)
-        return fl_error_set(err, -errno, "cannot make the folder %s of the control socket: %s", folder,
-                            strerror(errno));
-    if (lstat(folder, &st) < 0)
-        return fl_error_set(err, -errno,
-                            "there is no folder %s: is farlane serving here as this user? Else say --control",
-                            folder);
-    /* In /tmp somebody else could have made it first. */
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
-        return fl_error_set(err, -EPERM, "%s does not belong to this user alone: say --control PATH", folder);
-    return 0;
-}
-
-int control_default_path(char *path, size_t len, bool make_folder, struct fl_error *err)
-{
-    const char *said = getenv("FARLANE_CONTROL"), *runtime = getenv("XDG_RUNTIME_DIR");
-    char folder[100];
-    int rc;
-
-    if (said && said[0]) {
-        snprintf(path, len, "%s", said);
-        return 0;
-    }
-    if (geteuid() == 0)
-        snprintf(folder, sizeof(folder), "/run/farlane");
-    else if (runtime && runtime[0] == '/' && strlen(runtime) < 60)
-        snprintf(folder, sizeof(folder), "%s/farlane", runtime);
-    else
-        snprintf(folder, sizeof(folder), "/tmp/farlane-%u", (unsigned)geteuid());
-    rc = own_folder(folder, make_folder, err);
-    if (rc == 0)
-        snprintf(path, len, "%s/control.sock", folder);
-    return rc;
 }

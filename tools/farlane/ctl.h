@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <farlane/error.h>
 
@@ -15,9 +16,10 @@ struct ctl_answer {
     json_t *json; /* of the body, or NULL */
 };
 
-/* 0 if there was an answer, whatever its status. body may be NULL. */
+/* 0 if there was an answer, whatever its status. body may be NULL. patience_s: how long the server may be
+ * silent. */
 int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *body,
-                struct ctl_answer *answer, struct fl_error *err);
+                uint32_t patience_s, struct ctl_answer *answer, struct fl_error *err);
 void ctl_answer_free(struct ctl_answer *answer);
 
 /* Appends text with all but unreserved characters as %XX. */

@@ -14,10 +14,20 @@
 
 #define MAX_ANSWER (256u << 20)
 
-static int connect_to(const char *path, struct fl_error *err)
+static int no_answer(const char *path, uint32_t patience_s, struct fl_error *err)
+{
+    return fl_error_set(
+        err, -ETIMEDOUT,
+        "no answer at the control socket %s within %u s: the farlane that serves there is stuck or "
+        "very busy. What was asked may still be done: look with farlane ctl list, or wait longer "
+        "with --timeout",
+        path, patience_s);
+}
+
+static int connect_to(const char *path, uint32_t patience_s, struct fl_error *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = 600};
+    const struct timeval patience = {.tv_sec = patience_s};
     int fd, code;
 
     if (strlen(path) >= sizeof(addr.sun_path))
@@ -27,6 +37,7 @@ static int connect_to(const char *path, struct fl_error *err)
     if (fd < 0)
         return fl_error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* of connect(), too */
     if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0)
         return fd;
     code = -errno;
@@ -37,6 +48,8 @@ static int connect_to(const char *path, struct fl_error *err)
             "no farlane serves at the control socket %s: start farlane serve, or say which with "
             "--control",
             path);
+    if (code == -EAGAIN)
+        return no_answer(path, patience_s, err);
     if (code == -EACCES)
         return fl_error_set(err, code, "the control socket %s belongs to another user", path);
     return fl_error_set(err, code, "cannot connect to the control socket %s: %s", path, strerror(-code));
@@ -50,7 +63,7 @@ static int send_all(int fd, const char *buf, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return -errno;
+            return errno == EAGAIN ? -ETIMEDOUT : -errno;
         buf += n;
         len -= (size_t)n;
     }
@@ -110,14 +123,14 @@ static int parse(char *text, size_t len, struct ctl_answer *answer)
 }
 
 int ctl_request(const char *socket_path, const char *method, const char *path, const json_t *json,
-                struct ctl_answer *answer, struct fl_error *err)
+                uint32_t patience_s, struct ctl_answer *answer, struct fl_error *err)
 {
     char *body = json ? json_dumps(json, JSON_COMPACT) : NULL, *head = NULL, *text = NULL;
     size_t len = body ? strlen(body) : 0;
     int fd, rc;
 
     memset(answer, 0, sizeof(*answer));
-    fd = connect_to(socket_path, err);
+    fd = connect_to(socket_path, patience_s, err);
     rc = fd < 0 ? fd : 0;
     if (rc == 0 &&
         asprintf(&head,
@@ -131,7 +144,9 @@ int ctl_request(const char *socket_path, const char *method, const char *path, c
         rc = receive_all(fd, &text, &len);
     if (rc == 0)
         rc = parse(text, len, answer);
-    if (rc < 0)
+    if (rc == -ETIMEDOUT)
+        no_answer(socket_path, patience_s, err);
+    else if (rc < 0)
         fl_error_set(err, rc, "no answer at the control socket %s: %s", socket_path, strerror(-rc));
     if (fd >= 0)
         close(fd);
