@@ -50,7 +50,7 @@ struct fl_port_stats {
     uint64_t nr_rx_calls, nr_tx_calls; /* system calls: packets a call tell whether GRO and GSO work */
     uint64_t nr_bad_icrc, nr_bad_packet, nr_unknown_qpn;
     uint64_t nr_tx_dropped; /* the socket had no room for a while */
-    uint64_t nr_from_hub, nr_to_others;
+    uint64_t nr_from_hub, nr_to_others, nr_others_dropped;
     bool is_hub;
 };
 

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between a process and the hub on an abstract Unix socket (SOCK_SEQPACKET), one struct a message.
+ * Both run on one host, but perhaps in different versions and for different users: a message of another size
+ * or type ends the connection, and every number in it is checked.
+ */
+#ifndef FL_RNIC_HUB_PROTO_H
+#define FL_RNIC_HUB_PROTO_H
+
+#include <stdint.h>
+
+#include <netinet/in.h>
+
+#include "rnic/hub/table.h"
+
+#define FL_HUB_MAGIC 0x666c6831u /* "flh1": changes when a message changes */
+#define FL_HUB_BATCH 64u
+
+enum fl_hub_type {
+    /* to the hub */
+    FL_HUB_HELLO = 1, /* slot: the one it had, or 0; address */
+    FL_HUB_GET,       /* one more block */
+    FL_HUB_CLAIM,     /* nr values: blocks that it had */
+    FL_HUB_LISTEN,    /* nr values: service IDs; status of the first that failed */
+    FL_HUB_UNLISTEN,
+    /* from the hub */
+    FL_HUB_WELCOME, /* slot; with it come descriptors of the shared table and of the ring */
+    FL_HUB_REPLY,   /* to GET (value: block), CLAIM (bit i of values[0]: i is yours), LISTEN */
+    FL_HUB_WAKE,    /* the ring is no longer empty */
+};
+
+struct fl_hub_msg {
+    uint32_t magic;
+    uint16_t type;
+    uint16_t nr;
+    uint32_t seq; /* of the request, in its reply */
+    int32_t status;
+    uint32_t slot;
+    uint32_t rsvd;
+    uint64_t values[FL_HUB_BATCH];
+    char address[FL_HUB_ADDRESS_LEN];
+};
+
+/* Before each packet in a ring. What the receiver checks: ICRC. */
+struct fl_hub_packet {
+    struct in6_addr src, dst; /* IPv4 as ::ffff:a.b.c.d */
+    uint16_t udp_sport;
+    uint8_t tos, ttl;
+};
+
+#define FL_HUB_PACKET_MAX (64 + 4096) /* BTH to ICRC */
+
+/*
+ * What the hub makes of one message of a member that has a slot: pure, for the fuzzer. True and *reply, when
+ * there is one; *broken: the message ends the connection.
+ */
+bool fl_hub_handle(struct fl_hub_table *table, uint32_t slot, const struct fl_hub_msg *msg, size_t len,
+                   struct fl_hub_msg *reply, bool *broken);
+/* A HELLO as it should be? */
+bool fl_hub_hello_ok(const struct fl_hub_msg *msg, size_t len);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rnic/hub/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define MASK  (FL_HUB_RING_LEN - 1)
+#define SKIP  UINT32_MAX /* instead of a length: the rest up to the end of the ring is unused */
+#define ALIGN 8u         /* so that a length never wraps */
+
+int fl_hub_ring_create(void)
+{
+    int fd = memfd_create("farlane-hub-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc;
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, sizeof(struct fl_hub_ring_shared)) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int fl_hub_ring_map(struct fl_hub_ring *ring, int fd)
+{
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+    void *p;
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 || st.st_size != sizeof(*ring->shared))
+        return -EINVAL;
+    p = mmap(NULL, sizeof(*ring->shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return -errno;
+    *ring = (struct fl_hub_ring){.shared = p};
+    return 0;
+}
+
+void fl_hub_ring_unmap(struct fl_hub_ring *ring)
+{
+    if (ring->shared)
+        munmap(ring->shared, sizeof(*ring->shared));
+    ring->shared = NULL;
+}
+
+static bool has_room(struct fl_hub_ring *ring, uint64_t need)
+{
+    uint64_t used = ring->at - ring->other;
+    if (used <= FL_HUB_RING_LEN && FL_HUB_RING_LEN - used >= need)
+        return true;
+    /* Acquire: the reader is done with the bytes that it gives back. */
+    ring->other = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
+    used = ring->at - ring->other; /* nonsense is a huge number or too much room in our own ring: harmless */
+    return used <= FL_HUB_RING_LEN && FL_HUB_RING_LEN - used >= need;
+}
+
+bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake)
+{
+    struct fl_hub_ring_shared *s = ring->shared;
+    uint32_t len = 0;
+    uint64_t need, to_end;
+    uint8_t *p;
+    *wake = false;
+    for (int i = 0; i < nr_iov; i++)
+        len += (uint32_t)iov[i].iov_len;
+    need = fl_round_up(sizeof(len) + len, ALIGN);
+    to_end = FL_HUB_RING_LEN - (ring->at & MASK);
+    if (!has_room(ring, need > to_end ? need + to_end : need))
+        return false;
+    if (need > to_end) {
+        const uint32_t skip = SKIP;
+        memcpy(s->bytes + (ring->at & MASK), &skip, sizeof(skip));
+        ring->at += to_end;
+    }
+    p = s->bytes + (ring->at & MASK);
+    memcpy(p, &len, sizeof(len));
+    p += sizeof(len);
+    for (int i = 0; i < nr_iov; i++) {
+        memcpy(p, iov[i].iov_base, iov[i].iov_len);
+        p += iov[i].iov_len;
+    }
+    ring->at += need;
+    /* Sequentially consistent, as are the reader's: either it sees this head, or we see that it sleeps. */
+    __atomic_store_n(&s->head, ring->at, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&s->sleeps, __ATOMIC_SEQ_CST))
+        *wake = __atomic_exchange_n(&s->sleeps, 0, __ATOMIC_SEQ_CST) != 0;
+    return true;
+}
+
+/* True: there is something behind our position. */
+static int has_record(struct fl_hub_ring *ring)
+{
+    struct fl_hub_ring_shared *s = ring->shared;
+    uint64_t ahead;
+    if (ring->other == ring->at) {
+        ring->other = __atomic_load_n(&s->head, __ATOMIC_ACQUIRE);
+        if (ring->other == ring->at) {
+            if (__atomic_load_n(&s->sleeps, __ATOMIC_RELAXED))
+                return 0;
+            __atomic_store_n(&s->sleeps, 1, __ATOMIC_SEQ_CST);
+            ring->other = __atomic_load_n(&s->head, __ATOMIC_SEQ_CST);
+        }
+    }
+    ahead = ring->other - ring->at;
+    return ahead > FL_HUB_RING_LEN || ahead % ALIGN ? -EPROTO : ahead != 0;
+}
+
+int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
+{
+    struct fl_hub_ring_shared *s = ring->shared;
+    for (;;) {
+        uint64_t to_end = FL_HUB_RING_LEN - (ring->at & MASK), need;
+        uint32_t len;
+        int rc = has_record(ring);
+        ring->drained = rc == 0;
+        if (rc <= 0)
+            return rc;
+        len = __atomic_load_n((uint32_t *)(s->bytes + (ring->at & MASK)), __ATOMIC_RELAXED);
+        if (len == SKIP) {
+            if (to_end > ring->other - ring->at)
+                return -EPROTO;
+            ring->at += to_end;
+            continue;
+        }
+        if (!len || len > max)
+            return -EPROTO;
+        need = fl_round_up(sizeof(len) + (uint64_t)len, ALIGN);
+        if (need > to_end || need > ring->other - ring->at)
+            return -EPROTO;
+        memcpy(buf, s->bytes + (ring->at & MASK) + sizeof(len), len);
+        ring->at += need;
+        /* Release: we are done with these bytes. */
+        __atomic_store_n(&s->tail, ring->at, __ATOMIC_RELEASE);
+        return (int)len;
+    }
+}

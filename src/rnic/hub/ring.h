@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packets from the hub to one member: a ring of bytes in shared memory, one writer, one reader. Neither
+ * believes the other: each keeps its own position to itself, checks the other's, and copies a record before
+ * it looks at it. A reader that does not read has a full ring and loses packets, nothing else.
+ */
+#ifndef FL_RNIC_HUB_RING_H
+#define FL_RNIC_HUB_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define FL_HUB_RING_LEN (1u << 20)
+
+struct fl_hub_ring_shared {
+    uint64_t head; /* bytes written since the start */
+    uint8_t pad1[56];
+    uint64_t tail;   /* bytes read */
+    uint32_t sleeps; /* the reader found nothing: the next write wakes it */
+    uint8_t pad2[52];
+    uint8_t bytes[FL_HUB_RING_LEN];
+};
+
+struct fl_hub_ring {
+    struct fl_hub_ring_shared *shared;
+    uint64_t at;    /* our own position */
+    uint64_t other; /* the other's, as last seen */
+    bool drained;   /* reader: the last read found nothing */
+};
+
+/* A sealed memfd for a new ring, or negative errno; map() at both ends, each with a struct of its own. */
+int fl_hub_ring_create(void);
+int fl_hub_ring_map(struct fl_hub_ring *ring,
+                    int fd); /* -EINVAL: not of the right size, or it could shrink */
+void fl_hub_ring_unmap(struct fl_hub_ring *ring);
+
+/* Writer. False: full. wake is set, once, when the reader sleeps and should be told. */
+bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake);
+
+/* Reader: one record into buf. Its length; 0: none, and the next write wakes; -EPROTO: the writer is broken.
+ * A record longer than max is -EPROTO too. */
+int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Abstract Unix sockets that carry struct fl_hub_msg and descriptors. */
+#ifndef FL_RNIC_HUB_UNIX_H
+#define FL_RNIC_HUB_UNIX_H
+
+#include "rnic/hub/proto.h"
+
+#define FL_HUB_FDS_MAX 2
+
+/* Non-blocking descriptors, or negative errno. */
+int fl_hub_unix_listen(const char *name);
+int fl_hub_unix_connect(const char *name);
+int fl_hub_unix_peer(int fd, struct fl_hub_peer *peer);
+
+/* One message without waiting; -EAGAIN: the other side does not read. */
+int fl_hub_unix_send(int fd, const struct fl_hub_msg *msg, const int *fds, int nr_fds);
+/* One message, and at most FL_HUB_FDS_MAX descriptors, which are the caller's then (-1: none). 1; 0: nothing
+ * there; negative: the connection is over. */
+int fl_hub_unix_recv(int fd, struct fl_hub_msg *msg, int fds[FL_HUB_FDS_MAX]);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several processes with one UDP port. Each node echoes: a packet to its queue pair comes back to the one
+ * that the payload names. Nodes and test speak through shared memory.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rnic/hub/unix.h"
+#include "rnic/port/test_packet.h"
+#include "wire/ib_cm.h"
+
+#define NODES 4
+
+enum command { NOTHING, LISTEN, PING, REQUEST };
+
+struct node { /* shared */
+    pid_t pid;
+    int rc;
+    uint32_t qpn, prefix;
+    bool ready, is_hub;
+    int command, result;
+    uint64_t argument;
+    uint32_t nr_echoed, nr_pongs, nr_cm;
+};
+
+struct bed {
+    struct node nodes[NODES];
+    char name[64];
+    uint16_t udp_port;
+};
+
+struct ping {
+    uint32_t to, from;
+    bool is_pong;
+    uint8_t pad[3];
+};
+
+struct local { /* of a node */
+    struct fl_port *port;
+    struct node *self;
+};
+
+static void send_to(struct fl_port *port, uint32_t qpn, const void *payload, uint32_t len)
+{
+    struct fl_port_flow flow = flow_of("127.0.0.1", "127.0.0.1");
+    struct fl_roce_tx tx;
+    packet_of(&tx, qpn == FL_IB_QP1 ? FL_IB_UD : FL_IB_RC, qpn, 0, payload, len);
+    fl_port_send(port, &flow, &tx);
+    fl_port_flush(port);
+}
+
+static void take(void *arg, const struct fl_port_packet *packet)
+{
+    struct local *l = arg;
+    struct ping ping;
+    if (packet->packet.qpn == FL_IB_QP1) {
+        l->self->nr_cm++;
+        return;
+    }
+    if (packet->packet.payload_len != sizeof(ping) || packet->packet.qpn != l->self->qpn)
+        return;
+    memcpy(&ping, packet->packet.payload, sizeof(ping));
+    if (ping.is_pong) {
+        __atomic_add_fetch(&l->self->nr_pongs, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+    __atomic_add_fetch(&l->self->nr_echoed, 1, __ATOMIC_SEQ_CST);
+    ping.is_pong = true;
+    send_to(l->port, ping.from, &ping, sizeof(ping));
+}
+
+static int run_command(struct local *l, enum command command)
+{
+    struct ping ping = {.to = (uint32_t)l->self->argument, .from = l->self->qpn};
+    struct fl_cm_mad mad;
+    switch (command) {
+    case LISTEN:
+        return fl_port_listen(l->port, l->self->argument);
+    case PING:
+        send_to(l->port, ping.to, &ping, sizeof(ping));
+        return 0;
+    case REQUEST:
+        fl_cm_init(&mad, FL_CM_REQ, 1);
+        mad.req.service_id = be64_of(l->self->argument);
+        send_to(l->port, FL_IB_QP1, &mad, sizeof(mad));
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
+static void node_run(const struct bed *b, struct node *self)
+{
+    const struct fl_port_options options = {.udp_port = b->udp_port, .hub_path = b->name};
+    struct local l = {.self = self};
+    struct fl_error err = {0};
+    uint32_t mask;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    self->rc = fl_port_open(&options, &l.port, &err);
+    if (self->rc == 0)
+        self->rc = fl_port_qpn_get(l.port, &self->qpn);
+    self->prefix = self->rc ? 0 : fl_port_comm_id_prefix(l.port, &mask);
+    __atomic_store_n(&self->ready, true, __ATOMIC_SEQ_CST);
+    while (self->rc == 0) {
+        struct pollfd pfd = {.fd = fl_port_wait_fd(l.port), .events = POLLIN};
+        enum command command = (enum command)__atomic_load_n(&self->command, __ATOMIC_SEQ_CST);
+        if (command != NOTHING) {
+            self->result = run_command(&l, command);
+            __atomic_store_n(&self->command, NOTHING, __ATOMIC_SEQ_CST);
+        }
+        self->is_hub = fl_port_stats(l.port)->is_hub;
+        if (fl_port_poll(l.port, 16, take, &l) == 0 && fl_port_deadline(l.port) > fl_now_ns())
+            poll(&pfd, 1, 2);
+    }
+    _exit(1);
+}
+
+static void node_start(struct bed *b, int i)
+{
+    struct node *node = &b->nodes[i];
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    pid_t pid;
+    memset(node, 0, sizeof(*node));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        node_run(b, node);
+    node->pid = pid;
+    while (!__atomic_load_n(&node->ready, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
+        usleep(200);
+    assert_true(node->ready);
+    assert_int_equal(node->rc, 0);
+}
+
+static void node_kill(struct node *node)
+{
+    kill(node->pid, SIGKILL);
+    waitpid(node->pid, NULL, 0);
+    node->pid = 0;
+    node->is_hub = false;
+}
+
+static int node_do(struct node *node, enum command command, uint64_t argument)
+{
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    node->argument = argument;
+    __atomic_store_n(&node->command, command, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&node->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(node->command, NOTHING);
+    return node->result;
+}
+
+/* Pings until one comes back, as retransmission would. Nanoseconds that it took. */
+static uint64_t ping(struct node *from, const struct node *to)
+{
+    uint64_t start = fl_now_ns(), end = start + 5 * FL_NS_PER_S;
+    uint32_t before = __atomic_load_n(&from->nr_pongs, __ATOMIC_SEQ_CST);
+    while (fl_now_ns() < end) {
+        node_do(from, PING, to->qpn);
+        for (int i = 0; i < 20; i++) {
+            if (__atomic_load_n(&from->nr_pongs, __ATOMIC_SEQ_CST) != before)
+                return fl_now_ns() - start;
+            usleep(200);
+        }
+    }
+    fail_msg("no answer in 5 s");
+    return 0;
+}
+
+static struct bed *bed_open(int nr)
+{
+    struct bed *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct sockaddr_in6 addr = {.sin6_family = AF_INET6};
+    socklen_t len = sizeof(addr);
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0); /* finds a free port number */
+    assert_ptr_not_equal(b, MAP_FAILED);
+    if (fd < 0 && errno == EAFNOSUPPORT) {
+        addr.sin6_family = AF_INET;
+        fd = socket(AF_INET, SOCK_DGRAM, 0);
+        len = sizeof(struct sockaddr_in);
+    }
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, len), 0);
+    getsockname(fd, (struct sockaddr *)&addr, &len);
+    b->udp_port = ntohs(addr.sin6_port);
+    close(fd);
+    snprintf(b->name, sizeof(b->name), "farlane-hub-test-%d-%u", (int)getpid(), b->udp_port);
+    for (int i = 0; i < nr; i++)
+        node_start(b, i);
+    return b;
+}
+
+static void bed_close(struct bed *b)
+{
+    for (int i = 0; i < NODES; i++) {
+        if (b->nodes[i].pid) {
+            kill(b->nodes[i].pid, SIGCONT);
+            node_kill(&b->nodes[i]);
+        }
+    }
+    munmap(b, sizeof(*b));
+}
+
+static void processes_share_a_port(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    assert_true(n[0].is_hub);
+    assert_false(n[1].is_hub || n[2].is_hub);
+    assert_int_not_equal(n[1].prefix, n[2].prefix);
+    ping(&n[0], &n[1]);
+    ping(&n[1], &n[0]);
+    ping(&n[1], &n[2]);
+    assert_int_equal(n[2].nr_echoed, 1);
+    bed_close(b);
+}
+
+static void requests_go_to_who_listens(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
+    assert_int_equal(node_do(&n[2], LISTEN, 77), -EADDRINUSE);
+    assert_int_equal(node_do(&n[0], LISTEN, 77), -EADDRINUSE);
+    assert_int_equal(node_do(&n[0], LISTEN, 78), 0);
+    assert_int_equal(node_do(&n[2], LISTEN, 78), -EADDRINUSE);
+    node_do(&n[2], REQUEST, 77);
+    while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(n[1].nr_cm, 1);
+    node_do(&n[2], REQUEST, 1234); /* nobody: the hub's process answers */
+    while (!__atomic_load_n(&n[0].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(n[0].nr_cm, 1);
+    node_kill(&n[1]); /* its service is free */
+    while (node_do(&n[2], LISTEN, 77) == -EADDRINUSE && fl_now_ns() < end)
+        usleep(1000);
+    assert_int_equal(n[2].result, 0);
+    bed_close(b);
+}
+
+static struct node *hub_of(struct bed *b)
+{
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    while (fl_now_ns() < end) {
+        for (int i = 0; i < NODES; i++) {
+            if (b->nodes[i].pid && __atomic_load_n(&b->nodes[i].is_hub, __ATOMIC_SEQ_CST))
+                return &b->nodes[i];
+        }
+        usleep(200);
+    }
+    fail_msg("there is no hub");
+    return NULL;
+}
+
+/* The hub is killed 20 times; the others go on with the numbers and services that they had. */
+static void a_killed_hub_costs_little(void **state)
+{
+    struct bed *b = bed_open(NODES);
+    uint64_t worst = 0;
+    for (int round = 0; round < 20; round++) {
+        struct node *hub = hub_of(b), *left[NODES];
+        uint32_t prefix_of[NODES];
+        int nr = 0, again = (int)(hub - b->nodes);
+        for (int i = 0; i < NODES; i++) {
+            if (&b->nodes[i] != hub) {
+                prefix_of[nr] = b->nodes[i].prefix;
+                left[nr++] = &b->nodes[i];
+            }
+        }
+        node_do(left[0], LISTEN, 1000 + (uint64_t)round);
+        node_kill(hub);
+        worst = FL_MAX(worst, ping(left[0], left[1]));
+        worst = FL_MAX(worst, ping(left[2], left[0]));
+        worst = FL_MAX(worst, ping(left[1], left[2]));
+        assert_int_equal(node_do(left[1], LISTEN, 1000 + (uint64_t)round), -EADDRINUSE);
+        for (int i = 0; i < nr; i++)
+            assert_int_equal(left[i]->prefix, prefix_of[i]);
+        node_start(b, again);
+        ping(&b->nodes[again], left[0]);
+    }
+    print_message("longest silence %u us\n", (unsigned)(worst / FL_NS_PER_US));
+    assert_true(worst < FL_NS_PER_S);
+    bed_close(b);
+}
+
+static void a_stopped_member_costs_only_itself(void **state)
+{
+    struct bed *b = bed_open(4);
+    struct node *n = b->nodes;
+    ping(&n[1], &n[2]);
+    kill(n[3].pid, SIGSTOP);
+    for (int i = 0; i < 2000; i++) { /* more than its ring takes */
+        n[0].argument = n[3].qpn;
+        node_do(&n[1], PING, n[3].qpn);
+        if (i % 100 == 0)
+            assert_true(ping(&n[1], &n[2]) < FL_NS_PER_S);
+    }
+    kill(n[3].pid, SIGCONT);
+    ping(&n[1], &n[3]);
+    bed_close(b);
+}
+
+static void a_stopped_member_comes_back_to_the_next_hub(void **state)
+{
+    struct bed *b = bed_open(4);
+    struct node *n = b->nodes;
+    kill(n[3].pid, SIGSTOP);
+    node_kill(&n[0]);
+    ping(&n[1], &n[2]);
+    node_start(b, 0);
+    kill(n[3].pid, SIGCONT);
+    ping(&n[0], &n[3]); /* by the number that it had */
+    bed_close(b);
+}
+
+static void broken_members_are_thrown_out(void **state)
+{
+    struct bed *b = bed_open(2);
+    struct node *n = b->nodes;
+    struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_HUB_HELLO}, reply;
+    int fds[FL_HUB_FDS_MAX], fd, many[100], rc = 0;
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    /* Another's slot and block */
+    fd = fl_hub_unix_connect(b->name);
+    assert_true(fd >= 0);
+    msg.slot = n[1].prefix >> FL_HUB_COMM_SHIFT;
+    assert_int_equal(fl_hub_unix_send(fd, &msg, NULL, 0), 0);
+    while (!(rc = fl_hub_unix_recv(fd, &reply, fds)) && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(rc, 1);
+    assert_int_equal(reply.type, FL_HUB_WELCOME);
+    assert_int_not_equal(reply.slot, msg.slot);
+    /* The table is the hub's alone to write. */
+    assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0), MAP_FAILED);
+    close(fds[0]);
+    close(fds[1]);
+    msg = (struct fl_hub_msg){
+        .magic = FL_HUB_MAGIC, .type = FL_HUB_CLAIM, .nr = 1, .values = {n[1].qpn >> FL_HUB_BLOCK_BITS}};
+    assert_int_equal(fl_hub_unix_send(fd, &msg, NULL, 0), 0);
+    while (!(rc = fl_hub_unix_recv(fd, &reply, fds)) && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(rc, 1);
+    assert_int_equal(reply.values[0], 0);
+    assert_int_equal(reply.status, -EEXIST);
+    /* Garbage ends the connection; silent strangers do not keep others out. */
+    assert_int_equal(send(fd, "garbage", 7, MSG_NOSIGNAL), 7);
+    while (!(rc = fl_hub_unix_recv(fd, &reply, fds)) && fl_now_ns() < end)
+        usleep(100);
+    assert_true(rc < 0);
+    close(fd);
+    for (size_t i = 0; i < FL_ARRAY_LEN(many); i++)
+        many[i] = fl_hub_unix_connect(b->name);
+    node_start(b, 2);
+    ping(&n[1], &n[2]);
+    for (size_t i = 0; i < FL_ARRAY_LEN(many); i++) {
+        if (many[i] >= 0)
+            close(many[i]);
+    }
+    /* One that asks and asks and never reads the answers */
+    fd = fl_hub_unix_connect(b->name);
+    msg = (struct fl_hub_msg){.magic = FL_HUB_MAGIC, .type = FL_HUB_HELLO};
+    fl_hub_unix_send(fd, &msg, NULL, 0);
+    msg.type = FL_HUB_GET;
+    while ((rc = fl_hub_unix_send(fd, &msg, NULL, 0)) != -EPIPE && rc != -ECONNRESET && fl_now_ns() < end)
+        ;
+    assert_true(rc == -EPIPE || rc == -ECONNRESET);
+    close(fd);
+    ping(&n[1], &n[2]);
+    bed_close(b);
+}
+
+int main(void)
+{
+    return FL_UNIT_RUN(cmocka_unit_test(processes_share_a_port), cmocka_unit_test(requests_go_to_who_listens),
+                       cmocka_unit_test(a_killed_hub_costs_little),
+                       cmocka_unit_test(a_stopped_member_costs_only_itself),
+                       cmocka_unit_test(a_stopped_member_comes_back_to_the_next_hub),
+                       cmocka_unit_test(broken_members_are_thrown_out));
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of struct fl_port, for the files that make it up. */
+#ifndef FL_RNIC_PORT_IMPL_H
+#define FL_RNIC_PORT_IMPL_H
+
+#include "rnic/hub/link.h"
+#include "rnic/hub/server.h"
+#include "rnic/port/udp.h"
+
+/* Queue pair numbers of this process: whole blocks from the hub */
+struct fl_qpn_pool {
+    uint32_t nr_blocks, nr_used;
+    uint32_t at; /* numbers are taken in a circle over all blocks, so that one given back rests */
+    uint16_t blocks[FL_HUB_SLOT_BLOCKS];
+    uint64_t *used[FL_HUB_SLOT_BLOCKS]; /* a bit a number */
+    bool lost[FL_HUB_SLOT_BLOCKS];      /* a new hub did not let us have it again */
+};
+
+void fl_qpn_pool_fini(struct fl_qpn_pool *pool);
+int fl_qpn_pool_add(struct fl_qpn_pool *pool, uint32_t block); /* 0, -ENOMEM, -ENOSPC */
+/* True: more than half is in use, time for another block. */
+bool fl_qpn_pool_is_short(const struct fl_qpn_pool *pool);
+int fl_qpn_pool_get(struct fl_qpn_pool *pool, uint32_t *qpn); /* 0, -ENOSPC */
+void fl_qpn_pool_put(struct fl_qpn_pool *pool, uint32_t qpn);
+void fl_qpn_pool_lose(struct fl_qpn_pool *pool, uint32_t block);
+
+/* What this process is to the hub */
+enum fl_role {
+    FL_ROLE_NONE,   /* no hub: we try to become it, and to find it, in turns */
+    FL_ROLE_BINDER, /* we hold the UDP port but not yet the hub's name */
+    FL_ROLE_GUEST,  /* HELLO is said */
+    FL_ROLE_MEMBER,
+    FL_ROLE_HUB,
+};
+
+enum fl_port_tag { FL_PORT_UDP, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER };
+
+struct fl_port {
+    uint16_t udp_port;
+    bool no_hub;
+    char name[64]; /* of the hub's abstract socket */
+    char address[FL_HUB_ADDRESS_LEN];
+    int epoll_fd, udp_fd;
+    enum fl_role role;
+    uint64_t next_try, give_up; /* when not HUB or MEMBER */
+    uint32_t backoff_ms;
+    uint32_t slot;
+    struct fl_hub_server *server; /* of a hub */
+    struct fl_hub_link link;      /* of a member; its `shared` stays after a hub dies */
+    struct fl_udp_rx *rx;
+    struct fl_udp_tx *tx;
+    struct fl_qpn_pool qpns;
+    uint64_t *services;
+    uint32_t nr_services, cap_services;
+    uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
+    uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
+    uint8_t grh[FL_ROCE_GRH_LEN];
+    uint8_t from_hub[sizeof(struct fl_hub_packet) + FL_HUB_PACKET_MAX];
+    struct fl_port_stats stats;
+};
+
+/* join.c: moves towards HUB or MEMBER; does nothing when it is one. */
+void fl_port_join_step(struct fl_port *port, uint64_t now);
+void fl_port_lost_hub(struct fl_port *port, uint64_t now);
+void fl_port_link_event(struct fl_port *port); /* the hub said something */
+/* A request to the hub, whoever that is. 0; -EAGAIN: there is none in time. */
+int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply);
+/* The table of the host; NULL: none known. */
+const struct fl_hub_shared *fl_port_shared(const struct fl_port *port);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hub or member. Whoever binds the UDP port is the hub; all others connect to it. When the connection breaks,
+ * everybody does the same again: one wins the port, goes on with the table that the dead hub left in
+ * everybody's mapping, and the others come back with the numbers and services that they have.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rnic/port/impl.h"
+
+#define BACKOFF_MAX_MS 50u
+#define NAME_NS        (2 * FL_NS_PER_S) /* a dead hub's name goes with it; one that stays is another's */
+#define WELCOME_NS     FL_NS_PER_S
+#define CALL_NS        FL_NS_PER_S
+#define BURST          16
+
+const struct fl_hub_shared *fl_port_shared(const struct fl_port *port)
+{
+    return port->role == FL_ROLE_HUB ? fl_hub_server_table(port->server)->shared : port->link.shared;
+}
+
+static int watch(struct fl_port *port, int fd, enum fl_port_tag tag)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)tag << 32};
+    return epoll_ctl(port->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static void try_later(struct fl_port *port, uint64_t now)
+{
+    port->next_try = now + port->backoff_ms * FL_NS_PER_MS;
+    port->backoff_ms = FL_MIN(port->backoff_ms * 2, BACKOFF_MAX_MS);
+}
+
+void fl_port_lost_hub(struct fl_port *port, uint64_t now)
+{
+    fl_hub_link_close(&port->link);
+    port->role = FL_ROLE_NONE;
+    port->next_try = now;
+    port->backoff_ms = 1;
+}
+
+static void drop_udp(struct fl_port *port)
+{
+    close(port->udp_fd);
+    port->udp_fd = -1;
+    port->role = FL_ROLE_NONE;
+}
+
+/* As the hub: what this process had before, first. */
+static void claim_own(struct fl_port *port)
+{
+    struct fl_hub_table *table = fl_hub_server_table(port->server);
+    for (uint32_t i = 0; i < port->qpns.nr_blocks; i++) {
+        if (fl_hub_block_claim(table, port->slot, port->qpns.blocks[i]) < 0)
+            fl_qpn_pool_lose(&port->qpns, port->qpns.blocks[i]);
+    }
+    for (uint32_t i = 0; i < port->nr_services; i++)
+        fl_hub_listen(table, port->slot, port->services[i]);
+}
+
+static void become_hub(struct fl_port *port, uint64_t now)
+{
+    const struct fl_hub_server_options options = {.name = port->name,
+                                                  .address = port->address,
+                                                  .epoll_fd = port->epoll_fd,
+                                                  .tag = FL_PORT_SERVER,
+                                                  .want = port->slot,
+                                                  .before = port->link.shared};
+    int rc = fl_hub_server_start(&options, &port->server);
+    if (rc == -EADDRINUSE && now < port->give_up) {
+        port->role = FL_ROLE_BINDER;
+        port->next_try = now + FL_NS_PER_MS;
+        return;
+    }
+    if (rc == 0)
+        rc = watch(port, port->udp_fd, FL_PORT_UDP);
+    if (rc < 0) {
+        FL_WARN("rnic: cannot serve as hub of UDP port %u: %s", port->udp_port, strerror(-rc));
+        if (port->server)
+            fl_hub_server_stop(port->server);
+        port->server = NULL;
+        drop_udp(port);
+        try_later(port, now);
+        return;
+    }
+    port->role = FL_ROLE_HUB;
+    port->slot = fl_hub_server_self(port->server);
+    port->stats.is_hub = true;
+    claim_own(port);
+}
+
+static void connect_to_hub(struct fl_port *port, uint64_t now)
+{
+    int rc = fl_hub_link_connect(&port->link, port->name, port->slot, port->address);
+    if (rc == 0)
+        rc = watch(port, port->link.fd, FL_PORT_LINK);
+    if (rc < 0) {
+        fl_hub_link_close(&port->link);
+        try_later(port, now);
+        return;
+    }
+    port->role = FL_ROLE_GUEST;
+    port->next_try = now + WELCOME_NS;
+}
+
+void fl_port_join_step(struct fl_port *port, uint64_t now)
+{
+    if (port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER || now < port->next_try)
+        return;
+    if (port->role == FL_ROLE_BINDER) {
+        become_hub(port, now);
+        return;
+    }
+    if (port->role == FL_ROLE_GUEST) { /* no WELCOME in time: that hub is stuck */
+        fl_port_lost_hub(port, now);
+        try_later(port, now);
+        return;
+    }
+    port->udp_fd = fl_udp_listen(port->udp_port);
+    if (port->udp_fd >= 0) {
+        port->give_up = now + NAME_NS;
+        become_hub(port, now);
+    } else if (port->no_hub) {
+        try_later(port, now);
+    } else {
+        connect_to_hub(port, now);
+    }
+}
+
+/* To a hub that has not known us: blocks and services, a batch a message. */
+static int tell_all(struct fl_port *port)
+{
+    int rc = 0;
+    port->nr_claims = 0;
+    for (uint32_t at = 0; rc == 0 && at < port->qpns.nr_blocks; at += FL_HUB_BATCH) {
+        struct fl_hub_msg msg = {.type = FL_HUB_CLAIM,
+                                 .nr = (uint16_t)FL_MIN(FL_HUB_BATCH, port->qpns.nr_blocks - at)};
+        for (uint32_t i = 0; i < msg.nr; i++)
+            msg.values[i] = port->qpns.blocks[at + i];
+        rc = fl_hub_link_send(&port->link, &msg);
+        if (!at)
+            port->first_claim = msg.seq;
+        port->nr_claims++;
+    }
+    for (uint32_t at = 0; rc == 0 && at < port->nr_services; at += FL_HUB_BATCH) {
+        struct fl_hub_msg msg = {.type = FL_HUB_LISTEN,
+                                 .nr = (uint16_t)FL_MIN(FL_HUB_BATCH, port->nr_services - at)};
+        memcpy(msg.values, port->services + at, msg.nr * sizeof(msg.values[0]));
+        rc = fl_hub_link_send(&port->link, &msg);
+    }
+    return rc;
+}
+
+static void welcomed(struct fl_port *port, const struct fl_hub_msg *msg, uint64_t now)
+{
+    if (msg->status) {
+        fl_port_lost_hub(port, now);
+        port->backoff_ms = BACKOFF_MAX_MS;
+        try_later(port, now);
+        return;
+    }
+    if (port->slot && port->slot != msg->slot)
+        FL_WARN("rnic: the new hub has given another number to this process: closing of connections made "
+                "before takes longer");
+    port->slot = port->link.slot;
+    if (tell_all(port) < 0) {
+        fl_port_lost_hub(port, now);
+        try_later(port, now);
+        return;
+    }
+    port->role = FL_ROLE_MEMBER;
+    port->backoff_ms = 1;
+}
+
+/* Answer to a CLAIM: numbers that another process has now are lost to this one. */
+static void claimed(struct fl_port *port, uint32_t batch, uint64_t ours)
+{
+    for (uint32_t i = batch * FL_HUB_BATCH; i < port->qpns.nr_blocks && i < (batch + 1) * FL_HUB_BATCH; i++) {
+        if (!(ours >> i % FL_HUB_BATCH & 1))
+            fl_qpn_pool_lose(&port->qpns, port->qpns.blocks[i]);
+    }
+}
+
+static void take_message(struct fl_port *port, const struct fl_hub_msg *msg)
+{
+    if (msg->type == FL_HUB_WELCOME) {
+        welcomed(port, msg, fl_now_ns());
+        return;
+    }
+    if (msg->type != FL_HUB_REPLY)
+        return; /* WAKE: the ring is looked at anyway */
+    if (msg->status)
+        FL_WARN("rnic: the new hub did not take over all of this process's numbers and services: %s",
+                strerror(msg->status < 0 && msg->status > -4096 ? -msg->status : EPROTO));
+    if (msg->seq - port->first_claim < port->nr_claims)
+        claimed(port, msg->seq - port->first_claim, msg->values[0]);
+}
+
+void fl_port_link_event(struct fl_port *port)
+{
+    struct fl_hub_msg msg;
+    int rc = 1;
+    for (int i = 0; i < BURST && rc > 0 && port->link.fd >= 0; i++) {
+        rc = fl_hub_link_recv(&port->link, &msg);
+        if (rc > 0)
+            take_message(port, &msg);
+    }
+    if (rc < 0)
+        fl_port_lost_hub(port, fl_now_ns());
+}
+
+static void wait_a_moment(struct fl_port *port)
+{
+    struct pollfd pfd = {.fd = port->link.fd, .events = POLLIN};
+    poll(&pfd, 1, 1); /* -1 as a descriptor just waits */
+}
+
+/* A request to the hub, and its answer. -EAGAIN: too late, another error: the link is broken. */
+static int ask(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply, uint64_t end)
+{
+    int rc = fl_hub_link_send(&port->link, msg);
+    while (rc == 0) {
+        if (fl_now_ns() >= end)
+            return -EAGAIN;
+        rc = fl_hub_link_recv(&port->link, reply);
+        if (rc == 0)
+            wait_a_moment(port);
+        if (rc <= 0)
+            continue;
+        if (reply->type == FL_HUB_REPLY && reply->seq == msg->seq)
+            return 0;
+        take_message(port, reply);
+        rc = port->role == FL_ROLE_MEMBER ? 0 : -ECONNRESET;
+    }
+    return rc;
+}
+
+int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply)
+{
+    uint64_t now = fl_now_ns(), end = now + CALL_NS;
+    bool broken;
+    int rc;
+    for (; now < end; now = fl_now_ns()) {
+        if (port->role == FL_ROLE_HUB) {
+            msg->magic = FL_HUB_MAGIC;
+            fl_hub_handle(fl_hub_server_table(port->server), port->slot, msg, sizeof(*msg), reply, &broken);
+            return 0;
+        }
+        if (port->role == FL_ROLE_MEMBER) {
+            rc = ask(port, msg, reply, end);
+            if (rc == 0 || rc == -EAGAIN)
+                return rc;
+            fl_port_lost_hub(port, now);
+        }
+        if (port->role == FL_ROLE_GUEST)
+            fl_port_link_event(port);
+        fl_port_join_step(port, now);
+        if (port->role != FL_ROLE_HUB && port->role != FL_ROLE_MEMBER)
+            wait_a_moment(port);
+    }
+    return -EAGAIN;
+}

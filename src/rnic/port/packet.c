@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the bytes of a datagram to a packet: ICRC, headers, and the GRH that UD receives begin with. */
+#include <errno.h>
+#include <string.h>
+
+#include "rnic/port/udp.h"
+
+uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
+                     uint16_t id, const void *packet, uint32_t packet_len)
+{
+    uint32_t crc;
+    if (fl_udp_is_ip4(dst)) {
+        struct fl_icrc_ip4 ip = {.src_port = sport, .dst_port = dport, .id = id, .df = true};
+        memcpy(&ip.src, &src->s6_addr[12], sizeof(ip.src));
+        memcpy(&ip.dst, &dst->s6_addr[12], sizeof(ip.dst));
+        crc = fl_icrc_ip4(&ip, packet_len);
+    } else {
+        struct fl_icrc_ip6 ip = {.src_port = sport, .dst_port = dport};
+        memcpy(ip.src, src, sizeof(ip.src));
+        memcpy(ip.dst, dst, sizeof(ip.dst));
+        crc = fl_icrc_ip6(&ip, packet_len);
+    }
+    return fl_icrc_rest(crc, packet, packet_len);
+}
+
+struct ip4_hdr {
+    uint8_t version, tos;
+    be16 len, id, fragment;
+    uint8_t ttl, protocol;
+    be16 sum;
+    be32 src, dst;
+};
+_Static_assert(sizeof(struct ip4_hdr) == 20, "IPv4 header");
+
+struct ip6_hdr {
+    be32 flow;
+    be16 len;
+    uint8_t next, hops;
+    uint8_t src[16], dst[16];
+};
+_Static_assert(sizeof(struct ip6_hdr) == FL_ROCE_GRH_LEN, "IPv6 header");
+
+#define UDP_HDR_LEN 8
+
+static be16 ip4_sum(const struct ip4_hdr *ip)
+{
+    const uint8_t *b = (const uint8_t *)ip;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < sizeof(*ip); i += 2)
+        sum += (uint32_t)b[i] << 8 | b[i + 1];
+    sum = (sum & 0xffff) + (sum >> 16);
+    return be16_of((uint16_t) ~(sum + (sum >> 16)));
+}
+
+/* What the socket does not tell is rebuilt: the header as it was on the wire. */
+static void make_grh(uint8_t *grh, const struct fl_udp_datagram *d, uint16_t id)
+{
+    uint16_t udp_len = (uint16_t)(UDP_HDR_LEN + d->len);
+    if (fl_udp_is_ip4(&d->dst)) {
+        struct ip4_hdr *ip = (struct ip4_hdr *)(grh + FL_ROCE_GRH_LEN - sizeof(*ip));
+        memset(grh, 0, FL_ROCE_GRH_LEN - sizeof(*ip));
+        *ip = (struct ip4_hdr){.version = 0x45,
+                               .tos = d->tos,
+                               .len = be16_of((uint16_t)(sizeof(*ip) + udp_len)),
+                               .id = be16_of(id),
+                               .fragment = be16_of(0x4000),
+                               .ttl = d->ttl,
+                               .protocol = IPPROTO_UDP};
+        memcpy(&ip->src, &d->src.s6_addr[12], sizeof(ip->src));
+        memcpy(&ip->dst, &d->dst.s6_addr[12], sizeof(ip->dst));
+        ip->sum = ip4_sum(ip);
+    } else {
+        struct ip6_hdr *ip = (struct ip6_hdr *)grh;
+        *ip = (struct ip6_hdr){.flow = be32_of(6u << 28 | (uint32_t)d->tos << 20),
+                               .len = be16_of(udp_len),
+                               .next = IPPROTO_UDP,
+                               .hops = d->ttl};
+        memcpy(ip->src, &d->src, sizeof(ip->src));
+        memcpy(ip->dst, &d->dst, sizeof(ip->dst));
+    }
+}
+
+int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_port_packet *packet,
+                  uint8_t *grh)
+{
+    uint32_t expected, got;
+    uint16_t id = 0;
+    le32 icrc;
+    if (d->len < sizeof(struct fl_bth) + sizeof(icrc) || d->len > FL_UDP_PACKET_MAX)
+        return -EPROTO;
+    memcpy(&icrc, d->bytes + d->len - sizeof(icrc), sizeof(icrc));
+    got = le32_get(icrc);
+    expected = fl_udp_icrc(&d->src, &d->dst, d->sport, dport, 0, d->bytes, d->len);
+    /* IPv6 has no identification: there all bits are checked. */
+    if (got != expected && (!fl_udp_is_ip4(&d->dst) || !fl_icrc_find_id(got ^ expected, d->len, &id)))
+        return -EBADMSG;
+    if (fl_ib_packet_view(&packet->packet, d->bytes, d->len - sizeof(icrc)) < 0)
+        return -EPROTO;
+    packet->sgid = d->src;
+    packet->dgid = d->dst;
+    packet->udp_sport = d->sport;
+    packet->meta = (struct fl_roce_meta){.ce = (d->tos & 3) == 3};
+    if (packet->packet.bth->opcode >> 5 == FL_IB_UD) {
+        make_grh(grh, d, id);
+        packet->meta.grh = grh;
+    }
+    return 0;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rnic/port/impl.h"
+
+#define OPEN_NS (3 * FL_NS_PER_S)
+#define EVENTS  16
+/* Polls until epoll is asked about all descriptors: so many that found something, or fewer that did not */
+#define LOOK_AT      64
+#define LOOK_NOTHING 16
+
+static int make_names(struct fl_port *port, const char *hub_path, struct fl_error *err)
+{
+    uint64_t nonce;
+    struct stat st;
+    if (stat("/proc/self/ns/net", &st) < 0)
+        st.st_ino = 0; /* abstract names are the network namespace's own anyway */
+    if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
+        return fl_error_set(err, -EIO, "no random numbers from the kernel");
+    if (hub_path && strlen(hub_path) >= sizeof(port->name))
+        return fl_error_set(err, -ENAMETOOLONG, "name of the hub is too long: %s", hub_path);
+    if (hub_path)
+        strcpy(port->name, hub_path);
+    else
+        snprintf(port->name, sizeof(port->name), "farlane-rnic-%llu-%u", (unsigned long long)st.st_ino,
+                 port->udp_port);
+    snprintf(port->address, sizeof(port->address), "farlane-shm-%llu-%u-%d-%016llx",
+             (unsigned long long)st.st_ino, port->udp_port, (int)getpid(), (unsigned long long)nonce);
+    return 0;
+}
+
+static int join(struct fl_port *port, struct fl_error *err)
+{
+    uint64_t now = fl_now_ns(), end = now + OPEN_NS;
+    for (; now < end; now = fl_now_ns()) {
+        struct pollfd pfd = {.events = POLLIN};
+        if (port->role == FL_ROLE_GUEST)
+            fl_port_link_event(port);
+        fl_port_join_step(port, now);
+        if (port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER)
+            return 0;
+        if (port->no_hub)
+            break;
+        pfd.fd = port->link.fd;
+        poll(&pfd, 1, 1);
+    }
+    return fl_error_set(err, -EADDRINUSE,
+                        "UDP port %u is in use and no farlane process serves it: another RDMA program or the "
+                        "kernel's rdma_rxe holds it, or the process that does is stopped",
+                        port->udp_port);
+}
+
+int fl_port_open(const struct fl_port_options *options, struct fl_port **port, struct fl_error *err)
+{
+    struct fl_port *p = calloc(1, sizeof(*p));
+    int rc;
+    if (!p)
+        return fl_error_set(err, -ENOMEM, "no memory for the RoCE port");
+    p->udp_port = options->udp_port ? options->udp_port : FL_ROCE_PORT;
+    p->no_hub = options->no_hub;
+    p->udp_fd = -1;
+    p->backoff_ms = 1;
+    fl_hub_link_init(&p->link);
+    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (p->epoll_fd < 0) {
+        rc = fl_error_set(err, -errno, "epoll: %s", strerror(errno));
+        goto free_port;
+    }
+    p->rx = fl_udp_rx_create();
+    p->tx = fl_udp_tx_create(p->udp_port, p->epoll_fd, (uint64_t)FL_PORT_TX << 32);
+    rc = p->rx && p->tx ? make_names(p, options->hub_path, err) : fl_error_set(err, -ENOMEM, "no memory");
+    if (rc == 0)
+        rc = join(p, err);
+    if (rc < 0)
+        goto close_port;
+    *port = p;
+    return 0;
+close_port:
+    fl_port_close(p);
+    return rc;
+free_port:
+    free(p);
+    return rc;
+}
+
+void fl_port_close(struct fl_port *port)
+{
+    if (!port)
+        return;
+    fl_udp_tx_flush(port->tx, &port->stats);
+    if (port->udp_fd >= 0)
+        close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
+    if (port->server)
+        fl_hub_server_stop(port->server);
+    fl_hub_link_fini(&port->link);
+    fl_qpn_pool_fini(&port->qpns);
+    free(port->services);
+    fl_udp_tx_destroy(port->tx);
+    fl_udp_rx_destroy(port->rx);
+    close(port->epoll_fd);
+    free(port);
+}
+
+int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
+{
+    if (fl_qpn_pool_is_short(&port->qpns)) {
+        struct fl_hub_msg msg = {.type = FL_HUB_GET}, reply;
+        if (fl_port_call(port, &msg, &reply) == 0 && reply.status == 0 && reply.values[0] > 0 &&
+            reply.values[0] < FL_HUB_BLOCKS - 1)
+            fl_qpn_pool_add(&port->qpns, (uint32_t)reply.values[0]);
+    }
+    return fl_qpn_pool_get(&port->qpns, qpn);
+}
+
+void fl_port_qpn_put(struct fl_port *port, uint32_t qpn)
+{
+    fl_qpn_pool_put(&port->qpns, qpn);
+}
+
+static int remember_service(struct fl_port *port, uint64_t service_id)
+{
+    if (port->nr_services == port->cap_services) {
+        uint32_t cap = port->cap_services ? port->cap_services * 2 : 16;
+        uint64_t *more = realloc(port->services, cap * sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        port->services = more;
+        port->cap_services = cap;
+    }
+    port->services[port->nr_services++] = service_id;
+    return 0;
+}
+
+static bool forget_service(struct fl_port *port, uint64_t service_id)
+{
+    for (uint32_t i = 0; i < port->nr_services; i++) {
+        if (port->services[i] == service_id) {
+            port->services[i] = port->services[--port->nr_services];
+            return true;
+        }
+    }
+    return false;
+}
+
+int fl_port_listen(struct fl_port *port, uint64_t service_id)
+{
+    struct fl_hub_msg msg = {.type = FL_HUB_LISTEN, .nr = 1, .values = {service_id}}, reply;
+    int rc = fl_port_call(port, &msg, &reply);
+    if (rc == 0)
+        rc = reply.status;
+    if (rc == 0) {
+        rc = remember_service(port, service_id);
+        if (rc < 0) {
+            msg.type = FL_HUB_UNLISTEN;
+            if (port->role == FL_ROLE_MEMBER)
+                fl_hub_link_send(&port->link, &msg);
+        }
+    }
+    return rc;
+}
+
+void fl_port_unlisten(struct fl_port *port, uint64_t service_id)
+{
+    struct fl_hub_msg msg = {.type = FL_HUB_UNLISTEN, .nr = 1, .values = {service_id}};
+    if (!forget_service(port, service_id))
+        return;
+    if (port->role == FL_ROLE_HUB)
+        fl_hub_unlisten(fl_hub_server_table(port->server), port->slot, service_id);
+    else if (port->role == FL_ROLE_MEMBER && fl_hub_link_send(&port->link, &msg) < 0)
+        fl_port_lost_hub(port, fl_now_ns()); /* it comes back without the service */
+}
+
+uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask)
+{
+    *mask = UINT32_MAX << FL_HUB_COMM_SHIFT;
+    return port->slot << FL_HUB_COMM_SHIFT;
+}
+
+bool fl_port_send(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+{
+    return fl_udp_tx_send(port->tx, flow, tx, &port->stats);
+}
+
+void fl_port_flush(struct fl_port *port)
+{
+    fl_udp_tx_flush(port->tx, &port->stats);
+}
+
+struct delivery {
+    void (*deliver)(void *arg, const struct fl_port_packet *packet);
+    void *arg;
+};
+
+static bool deliver(struct fl_port *port, const struct fl_udp_datagram *datagram, const struct delivery *to)
+{
+    struct fl_port_packet packet;
+    int rc = fl_udp_packet(datagram, port->udp_port, &packet, port->grh);
+    if (rc < 0) {
+        if (rc == -EBADMSG)
+            port->stats.nr_bad_icrc++;
+        else
+            port->stats.nr_bad_packet++;
+        return false;
+    }
+    port->stats.nr_rx++;
+    port->stats.rx_len += datagram->len;
+    to->deliver(to->arg, &packet);
+    return true;
+}
+
+/* Not ours: only a process that is there gets it, and checks it itself. */
+static void pass_on(struct fl_port *port, uint32_t slot, const struct fl_udp_datagram *d)
+{
+    const struct fl_hub_packet meta = {
+        .src = d->src, .dst = d->dst, .udp_sport = d->sport, .tos = d->tos, .ttl = d->ttl};
+    if (fl_hub_server_push(port->server, slot, &meta, d->bytes, d->len))
+        port->stats.nr_to_others++;
+    else
+        port->stats.nr_others_dropped++;
+}
+
+/* One of the UDP socket. Negative: nothing there; 1: delivered here; 0: not. */
+static int take_udp(struct fl_port *port, const struct delivery *to)
+{
+    struct fl_udp_datagram datagram;
+    uint32_t slot;
+    int error;
+    if (!fl_udp_rx_next(port->rx, port->udp_fd, &datagram, &error, &port->stats))
+        return -1;
+    slot = fl_hub_route(fl_hub_server_table(port->server), datagram.bytes, datagram.len, port->slot);
+    if (slot == port->slot)
+        return deliver(port, &datagram, to);
+    if (slot)
+        pass_on(port, slot, &datagram);
+    else
+        port->stats.nr_unknown_qpn++;
+    return 0;
+}
+
+/* One of the ring; as above. */
+static int take_ring(struct fl_port *port, const struct delivery *to)
+{
+    struct fl_hub_packet meta;
+    struct fl_udp_datagram d;
+    bool drained = port->link.ring.drained;
+    int len = fl_hub_ring_read(&port->link.ring, port->from_hub, sizeof(port->from_hub));
+    if (len == 0)
+        return -1;
+    if (len < (int)sizeof(meta)) {
+        fl_port_lost_hub(port, fl_now_ns());
+        return -1;
+    }
+    memcpy(&meta, port->from_hub, sizeof(meta));
+    d = (struct fl_udp_datagram){.src = meta.src,
+                                 .dst = meta.dst,
+                                 .sport = meta.udp_sport,
+                                 .tos = meta.tos,
+                                 .ttl = meta.ttl,
+                                 .bytes = port->from_hub + sizeof(meta),
+                                 .len = (uint32_t)len - (uint32_t)sizeof(meta)};
+    if (drained) /* so a WAKE is waiting too: it should not wake the caller once more */
+        port->unlooked = LOOK_AT;
+    port->stats.nr_from_hub++;
+    return deliver(port, &d, to);
+}
+
+static void look_around(struct fl_port *port)
+{
+    struct epoll_event events[EVENTS];
+    int nr = epoll_wait(port->epoll_fd, events, EVENTS, 0);
+    for (int i = 0; i < nr; i++) {
+        switch ((enum fl_port_tag)(events[i].data.u64 >> 32)) {
+        case FL_PORT_UDP:
+            break;
+        case FL_PORT_TX:
+            fl_udp_tx_flush(port->tx, &port->stats);
+            break;
+        case FL_PORT_LINK:
+            if (port->link.fd >= 0)
+                fl_port_link_event(port);
+            break;
+        case FL_PORT_SERVER:
+            if (port->server)
+                fl_hub_server_event(port->server, (uint32_t)events[i].data.u64);
+            break;
+        }
+    }
+    fl_port_join_step(port, fl_now_ns());
+    if (port->server)
+        fl_hub_server_tick(port->server, fl_now_ns());
+}
+
+int fl_port_poll(struct fl_port *port, int max,
+                 void (*deliver_to)(void *arg, const struct fl_port_packet *packet), void *arg)
+{
+    const struct delivery to = {deliver_to, arg};
+    int nr = 0, taken = 0;
+    while (nr < max) {
+        int rc = -1;
+        if (port->role == FL_ROLE_HUB)
+            rc = take_udp(port, &to);
+        else if (port->role == FL_ROLE_MEMBER)
+            rc = take_ring(port, &to);
+        /* What goes to others counts too: they must not keep the caller here. */
+        if (rc < 0 || ++taken >= 2 * max)
+            break;
+        nr += rc;
+    }
+    port->unlooked += taken ? 1 : LOOK_NOTHING;
+    if (port->unlooked >= LOOK_AT || (port->role != FL_ROLE_HUB && port->role != FL_ROLE_MEMBER)) {
+        port->unlooked = 0;
+        look_around(port);
+    }
+    return nr;
+}
+
+int fl_port_wait_fd(const struct fl_port *port)
+{
+    return port->epoll_fd;
+}
+
+uint64_t fl_port_deadline(const struct fl_port *port)
+{
+    if (port->role == FL_ROLE_HUB)
+        return fl_udp_rx_has_more(port->rx) ? 0 : fl_hub_server_deadline(port->server);
+    if (port->role == FL_ROLE_MEMBER)
+        return port->link.ring.drained ? FL_ROCE_NEVER : 0; /* who does not read to the end is not woken */
+    return port->next_try;
+}
+
+static void fill_peer(struct fl_port_peer *peer, uint32_t slot, const struct fl_hub_slot *entry)
+{
+    *peer = (struct fl_port_peer){.pid = entry->pid, .uid = entry->uid, .slot = slot};
+    memcpy(peer->address, entry->address, sizeof(peer->address));
+}
+
+int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer)
+{
+    const struct fl_hub_shared *shared = fl_port_shared(port);
+    struct fl_hub_slot entry;
+    uint32_t slot;
+    if (!shared)
+        return -EAGAIN;
+    slot = fl_hub_slot_of_qpn(shared, qpn);
+    if (!fl_hub_slot_read(shared, slot, &entry) || !entry.address[0])
+        return port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER ? -ENOENT : -EAGAIN;
+    fill_peer(peer, slot, &entry);
+    return 0;
+}
+
+int fl_port_peers(struct fl_port *port, struct fl_port_peer *peers, int max)
+{
+    const struct fl_hub_shared *shared = fl_port_shared(port);
+    struct fl_hub_slot entry;
+    int nr = 0;
+    for (uint32_t slot = 1; shared && slot < FL_HUB_SLOTS && nr < max; slot++) {
+        if (fl_hub_slot_read(shared, slot, &entry) && entry.state == FL_HUB_MEMBER)
+            fill_peer(&peers[nr++], slot, &entry);
+    }
+    return nr;
+}
+
+const char *fl_port_address(const struct fl_port *port)
+{
+    return port->address;
+}
+
+const struct fl_port_stats *fl_port_stats(const struct fl_port *port)
+{
+    return &port->stats;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/util.h"
+#include "rnic/port/udp.h"
+
+#define BUF_LEN (64u << 10)
+
+union control {
+    struct cmsghdr hdr;
+    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(struct in_pktinfo)) +
+               4 * CMSG_SPACE(sizeof(int))];
+};
+
+struct fl_udp_rx {
+    struct mmsghdr msgs[FL_UDP_RX_BATCH];
+    struct iovec iov[FL_UDP_RX_BATCH];
+    struct sockaddr_in6 names[FL_UDP_RX_BATCH];
+    union control controls[FL_UDP_RX_BATCH];
+    int nr, at;                    /* of msgs, from the last call */
+    uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
+    struct fl_udp_datagram common; /* of msgs[at] */
+    uint8_t *bytes;
+};
+
+struct fl_udp_rx *fl_udp_rx_create(void)
+{
+    struct fl_udp_rx *rx = calloc(1, sizeof(*rx));
+    if (!rx)
+        return NULL;
+    rx->bytes = malloc(FL_UDP_RX_BATCH * BUF_LEN);
+    if (!rx->bytes) {
+        free(rx);
+        return NULL;
+    }
+    for (int i = 0; i < FL_UDP_RX_BATCH; i++) {
+        rx->iov[i] = (struct iovec){rx->bytes + (size_t)i * BUF_LEN, BUF_LEN};
+        rx->msgs[i].msg_hdr = (struct msghdr){.msg_name = &rx->names[i],
+                                              .msg_iov = &rx->iov[i],
+                                              .msg_iovlen = 1,
+                                              .msg_control = &rx->controls[i]};
+    }
+    return rx;
+}
+
+void fl_udp_rx_destroy(struct fl_udp_rx *rx)
+{
+    if (rx)
+        free(rx->bytes);
+    free(rx);
+}
+
+static void map_ip4(struct in6_addr *gid, const struct in_addr *ip4)
+{
+    *gid = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    memcpy(&gid->s6_addr[12], ip4, sizeof(*ip4));
+}
+
+static void read_control(struct fl_udp_rx *rx, struct msghdr *m, const struct sockaddr_in6 *name)
+{
+    struct fl_udp_datagram *d = &rx->common;
+    *d = (struct fl_udp_datagram){.sport = ntohs(name->sin6_port)};
+    if (name->sin6_family == AF_INET)
+        map_ip4(&d->src, &((const struct sockaddr_in *)name)->sin_addr);
+    else
+        d->src = name->sin6_addr;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        const uint8_t *data = CMSG_DATA(c);
+        int value = 0;
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+            map_ip4(&d->dst, &((const struct in_pktinfo *)data)->ipi_addr);
+            continue;
+        }
+        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+            d->dst = ((const struct in6_pktinfo *)data)->ipi6_addr;
+            continue;
+        }
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) { /* the one that is a byte */
+            d->tos = *data;
+            continue;
+        }
+        if (c->cmsg_len < CMSG_LEN(sizeof(value)))
+            continue;
+        memcpy(&value, data, sizeof(value));
+        if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
+            (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT))
+            d->ttl = (uint8_t)value;
+        else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+            d->tos = (uint8_t)value;
+        else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value > 0)
+            rx->segment_len = (uint32_t)value;
+    }
+}
+
+static bool receive(struct fl_udp_rx *rx, int fd, int *error)
+{
+    rx->nr = rx->at = 0;
+    for (int i = 0; i < FL_UDP_RX_BATCH; i++) {
+        rx->msgs[i].msg_hdr.msg_namelen = sizeof(rx->names[i]);
+        rx->msgs[i].msg_hdr.msg_controllen = sizeof(rx->controls[i]);
+    }
+    rx->nr = recvmmsg(fd, rx->msgs, FL_UDP_RX_BATCH, MSG_DONTWAIT, NULL);
+    if (rx->nr > 0)
+        return true;
+    if (rx->nr < 0 && errno != EAGAIN && errno != EINTR)
+        *error = -errno;
+    rx->nr = 0;
+    return false;
+}
+
+bool fl_udp_rx_has_more(const struct fl_udp_rx *rx)
+{
+    return rx->at < rx->nr;
+}
+
+bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagram, int *error,
+                    struct fl_port_stats *stats)
+{
+    *error = 0;
+    for (;;) {
+        struct mmsghdr *m;
+        uint32_t len;
+        if (rx->at == rx->nr) {
+            if (!receive(rx, fd, error))
+                return false;
+            stats->nr_rx_calls++;
+        }
+        m = &rx->msgs[rx->at];
+        if (!rx->segment_len) {
+            rx->offset = 0;
+            read_control(rx, &m->msg_hdr, &rx->names[rx->at]);
+            if (!rx->segment_len)
+                rx->segment_len = FL_MAX(m->msg_len, 1u);
+        }
+        len = FL_MIN(rx->segment_len, m->msg_len - rx->offset);
+        *datagram = rx->common;
+        datagram->bytes = rx->bytes + (size_t)rx->at * BUF_LEN + rx->offset;
+        datagram->len = len;
+        rx->offset += len;
+        if (rx->offset >= m->msg_len) {
+            rx->at++;
+            rx->segment_len = 0;
+        }
+        if (len)
+            return true;
+    }
+}

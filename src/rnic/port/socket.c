@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rnic/port/udp.h"
+
+#define BUFFER_LEN (8 << 20)
+#define TTL        64
+
+static void set(int fd, int level, int name, int value)
+{
+    setsockopt(fd, level, name, &value, sizeof(value)); /* what an older kernel lacks is told by what comes */
+}
+
+/* More than net.core.[rw]mem_max takes CAP_NET_ADMIN; without it we get what we may have. */
+static void set_buffer(int fd, int name, int force)
+{
+    const int len = BUFFER_LEN;
+    if (setsockopt(fd, SOL_SOCKET, force, &len, sizeof(len)) < 0)
+        set(fd, SOL_SOCKET, name, len);
+}
+
+static int open_any(int *family)
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    *family = AF_INET6;
+    if (fd < 0 && errno == EAFNOSUPPORT) { /* a kernel without IPv6 */
+        fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        *family = AF_INET;
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+static int bind_any(int fd, int family, uint16_t port)
+{
+    const struct sockaddr_in ip4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    const struct sockaddr_in6 ip6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    int rc = family == AF_INET ? bind(fd, (const struct sockaddr *)&ip4, sizeof(ip4))
+                               : bind(fd, (const struct sockaddr *)&ip6, sizeof(ip6));
+    return rc < 0 ? -errno : 0;
+}
+
+int fl_udp_listen(uint16_t port)
+{
+    int family, fd = open_any(&family), rc;
+    if (fd < 0)
+        return fd;
+    set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+    set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+    set(fd, IPPROTO_IP, IP_RECVTTL, 1);
+    if (family == AF_INET6) {
+        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+        set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+        set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+        set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1); /* RoCE sends checksum 0 over IPv6 too */
+    }
+    set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    set_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE);
+    rc = bind_any(fd, family, port);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* Annex A17: source ports of 0xc000 and above. Those are not reserved for us, so a few tries, and then any.
+ */
+static int bind_source(int fd, int family)
+{
+    uint16_t at[8];
+    if (getrandom(at, sizeof(at), 0) == sizeof(at)) {
+        for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+            if (bind_any(fd, family, at[i] | 0xc000) == 0)
+                return 0;
+        }
+    }
+    return bind_any(fd, family, 0);
+}
+
+int fl_udp_source(int family, uint16_t *port)
+{
+    struct sockaddr_in6 addr;
+    socklen_t len = sizeof(addr);
+    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
+    if (fd < 0)
+        return -errno;
+    /* DF, and no path MTU that a forged ICMP message could lower: the queue pair's MTU is what was agreed.
+     * With DF an unconnected IPv4 socket sends identification 0, which the ICRC covers. */
+    if (family == AF_INET) {
+        set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+        set(fd, IPPROTO_IP, IP_TTL, TTL);
+    } else {
+        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+        set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+        set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, TTL);
+    }
+    set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE);
+    set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody should send here, and nobody reads */
+    rc = bind_source(fd, family);
+    if (rc == 0 && getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    *port = ntohs(addr.sin6_port); /* at the same place in both families */
+    return fd;
+}

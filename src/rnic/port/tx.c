@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packets wait in a short queue, those of one flow and length side by side in one buffer: the kernel cuts it
+ * (UDP_SEGMENT). The copy into it also keeps the ICRC right when the application changes its memory
+ * meanwhile.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "rnic/port/udp.h"
+
+#define SOURCES      8     /* sockets, and so source ports, of a family */
+#define QUEUE        8     /* a power of two */
+#define BUF_LEN      65000 /* with all headers below 65535 */
+#define SEGMENTS_MAX 64    /* UDP_MAX_SEGMENTS of older kernels */
+#define ECT0         2
+#define ECN_MASK     3
+
+struct source {
+    int fd; /* -1: not needed yet */
+    uint16_t port;
+    bool waits; /* in epoll */
+};
+
+struct entry {
+    struct fl_port_flow flow;
+    struct source *source;
+    uint8_t tos;
+    bool closed; /* nothing more is added: its last segment is shorter than the others */
+    bool apart;  /* leaves packet by packet */
+    uint32_t len, segment_len, nr_segments;
+    uint8_t *bytes;
+};
+
+struct fl_udp_tx {
+    uint16_t dport;
+    int epoll_fd;
+    uint64_t epoll_data;
+    bool no_gso; /* this kernel or path refused it */
+    uint32_t head, tail;
+    struct source sources[2][SOURCES]; /* IPv4, IPv6 */
+    struct entry queue[QUEUE];
+    uint8_t bytes[QUEUE][BUF_LEN];
+};
+
+struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_data)
+{
+    struct fl_udp_tx *tx = calloc(1, sizeof(*tx));
+    if (!tx)
+        return NULL;
+    tx->dport = dport;
+    tx->epoll_fd = epoll_fd;
+    tx->epoll_data = epoll_data;
+    for (int i = 0; i < SOURCES; i++)
+        tx->sources[0][i].fd = tx->sources[1][i].fd = -1;
+    for (int i = 0; i < QUEUE; i++)
+        tx->queue[i].bytes = tx->bytes[i];
+    return tx;
+}
+
+void fl_udp_tx_destroy(struct fl_udp_tx *tx)
+{
+    for (int i = 0; tx && i < SOURCES; i++) {
+        for (int family = 0; family < 2; family++) {
+            if (tx->sources[family][i].fd >= 0)
+                close(tx->sources[family][i].fd);
+        }
+    }
+    free(tx);
+}
+
+static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow *flow)
+{
+    bool ip4 = fl_udp_is_ip4(&flow->dgid);
+    struct source *s = &tx->sources[ip4 ? 0 : 1][flow->entropy % SOURCES];
+    if (s->fd < 0)
+        s->fd = fl_udp_source(ip4 ? AF_INET : AF_INET6, &s->port);
+    return s->fd < 0 ? NULL : s;
+}
+
+/* Room in the socket again: it need not be watched. */
+static void watch(struct fl_udp_tx *tx, struct source *s, bool on)
+{
+    struct epoll_event event = {.events = EPOLLOUT, .data.u64 = tx->epoll_data};
+    if (s->waits != on && epoll_ctl(tx->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->fd, &event) == 0)
+        s->waits = on;
+}
+
+union control {
+    struct cmsghdr hdr;
+    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int)) +
+               CMSG_SPACE(sizeof(uint16_t))];
+};
+
+static void add_control(struct msghdr *m, int level, int type, const void *data, size_t len)
+{
+    struct cmsghdr *c = (struct cmsghdr *)((char *)m->msg_control + m->msg_controllen);
+    c->cmsg_level = level;
+    c->cmsg_type = type;
+    c->cmsg_len = CMSG_LEN(len);
+    memcpy(CMSG_DATA(c), data, len);
+    m->msg_controllen += CMSG_SPACE(len);
+}
+
+struct outgoing {
+    struct sockaddr_in6 name;
+    struct iovec iov;
+    union control control;
+};
+
+static void address_ip4(const struct fl_port_flow *flow, uint16_t dport, struct outgoing *out,
+                        struct msghdr *m)
+{
+    struct sockaddr_in *name = (struct sockaddr_in *)&out->name;
+    struct in_pktinfo from = {0};
+    *name = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(dport)};
+    memcpy(&name->sin_addr, &flow->dgid.s6_addr[12], sizeof(name->sin_addr));
+    memcpy(&from.ipi_spec_dst, &flow->sgid.s6_addr[12], sizeof(from.ipi_spec_dst));
+    m->msg_namelen = sizeof(*name);
+    add_control(m, IPPROTO_IP, IP_PKTINFO, &from, sizeof(from));
+}
+
+static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, struct outgoing *out,
+                        struct msghdr *m)
+{
+    struct in6_pktinfo from = {.ipi6_addr = flow->sgid};
+    out->name = (struct sockaddr_in6){
+        .sin6_family = AF_INET6, .sin6_port = htons(dport), .sin6_addr = flow->dgid};
+    if (IN6_IS_ADDR_LINKLOCAL(&flow->dgid)) {
+        out->name.sin6_scope_id = flow->scope_id;
+        from.ipi6_ifindex = flow->scope_id;
+    }
+    m->msg_namelen = sizeof(out->name);
+    add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
+}
+
+static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct outgoing *out, struct msghdr *m)
+{
+    const struct fl_port_flow *flow = &e->flow;
+    bool ip4 = fl_udp_is_ip4(&flow->dgid);
+    int tos = e->tos, ttl = flow->hop_limit;
+    uint16_t segment_len = (uint16_t)e->segment_len;
+    out->iov = (struct iovec){e->bytes, e->len};
+    memset(&out->control, 0, sizeof(out->control));
+    *m = (struct msghdr){
+        .msg_name = &out->name, .msg_iov = &out->iov, .msg_iovlen = 1, .msg_control = &out->control};
+    if (ip4)
+        address_ip4(flow, tx->dport, out, m);
+    else
+        address_ip6(flow, tx->dport, out, m);
+    if (tos)
+        add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof(tos));
+    if (ttl)
+        add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TTL : IPV6_HOPLIMIT, &ttl, sizeof(ttl));
+    if (e->nr_segments > 1)
+        add_control(m, IPPROTO_UDP, UDP_SEGMENT, &segment_len, sizeof(segment_len));
+}
+
+/* The header's identification counts up from 0 over the segments that the kernel cuts. */
+static void seal(const struct fl_udp_tx *tx, const struct entry *e, uint8_t *packet, uint32_t len,
+                 uint16_t id)
+{
+    le32 icrc = le32_of(
+        fl_udp_icrc(&e->flow.sgid, &e->flow.dgid, e->source->port, tx->dport, id, packet, len));
+    memcpy(packet + len - sizeof(icrc), &icrc, sizeof(icrc));
+}
+
+static bool is_no_room(int error)
+{
+    return error == EAGAIN || error == ENOBUFS || error == ENOMEM || error == EINTR;
+}
+
+/* The first entry, a packet at a time: the kernel did not take it whole. False: no room. */
+static bool send_apart(struct fl_udp_tx *tx, struct entry *e, struct fl_port_stats *stats)
+{
+    e->apart = e->closed = true;
+    while (e->len) {
+        struct outgoing out;
+        struct msghdr m;
+        struct entry one = *e;
+        one.len = FL_MIN(e->segment_len, e->len);
+        one.nr_segments = 1;
+        seal(tx, &one, one.bytes, one.len, 0);
+        prepare(tx, &one, &out, &m);
+        stats->nr_tx_calls++;
+        if (sendmsg(e->source->fd, &m, MSG_DONTWAIT) < 0) {
+            if (is_no_room(errno))
+                return false;
+            stats->nr_tx_dropped++;
+        }
+        e->bytes += one.len;
+        e->len -= one.len;
+        e->nr_segments--;
+    }
+    return true;
+}
+
+static void forget(struct fl_udp_tx *tx, uint32_t nr)
+{
+    for (; nr; nr--, tx->head++)
+        tx->queue[tx->head % QUEUE].bytes = tx->bytes[tx->head % QUEUE];
+}
+
+/* The entries at the head that leave by one socket. False: no room. */
+static bool send_run(struct fl_udp_tx *tx, struct fl_port_stats *stats)
+{
+    struct entry *first = &tx->queue[tx->head % QUEUE];
+    struct outgoing out[QUEUE];
+    struct mmsghdr msgs[QUEUE];
+    uint32_t nr = 0;
+    int sent;
+    if (first->nr_segments > 1 && (tx->no_gso || first->apart))
+        sent = 0;
+    else {
+        for (; tx->head + nr != tx->tail; nr++) {
+            const struct entry *e = &tx->queue[(tx->head + nr) % QUEUE];
+            if (e->source != first->source)
+                break;
+            prepare(tx, e, &out[nr], &msgs[nr].msg_hdr);
+        }
+        stats->nr_tx_calls++;
+        sent = sendmmsg(first->source->fd, msgs, nr, MSG_DONTWAIT);
+    }
+    if (sent > 0) {
+        forget(tx, (uint32_t)sent);
+        return true;
+    }
+    if (sent < 0 && is_no_room(errno))
+        return false;
+    if (first->nr_segments > 1) {
+        tx->no_gso = tx->no_gso || (sent < 0 && (errno == EIO || errno == EINVAL));
+        if (!send_apart(tx, first, stats))
+            return false;
+    } else {
+        stats->nr_tx_dropped++; /* no route, too long for the interface, a firewall: as if the wire lost it */
+    }
+    forget(tx, 1);
+    return true;
+}
+
+void fl_udp_tx_flush(struct fl_udp_tx *tx, struct fl_port_stats *stats)
+{
+    while (tx->head != tx->tail) {
+        struct source *s = tx->queue[tx->head % QUEUE].source;
+        if (!send_run(tx, stats)) {
+            watch(tx, s, true);
+            return;
+        }
+        if (s->waits)
+            watch(tx, s, false);
+    }
+}
+
+static bool is_same_flow(const struct fl_port_flow *a, const struct fl_port_flow *b)
+{
+    return !memcmp(&a->dgid, &b->dgid, sizeof(a->dgid)) && !memcmp(&a->sgid, &b->sgid, sizeof(a->sgid)) &&
+           a->scope_id == b->scope_id && a->entropy == b->entropy && a->hop_limit == b->hop_limit;
+}
+
+/* The entry that takes a packet of len bytes; NULL: the queue is full. */
+static struct entry *place(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos, uint32_t len,
+                           struct fl_port_stats *stats)
+{
+    struct entry *e = &tx->queue[(tx->tail - 1) % QUEUE];
+    if (tx->tail != tx->head && !tx->no_gso && !e->closed && e->tos == tos && len <= e->segment_len &&
+        e->nr_segments < SEGMENTS_MAX &&
+        e->bytes + e->len + len <= tx->bytes[(tx->tail - 1) % QUEUE] + BUF_LEN &&
+        is_same_flow(&e->flow, flow))
+        return e;
+    if (tx->tail - tx->head == QUEUE)
+        fl_udp_tx_flush(tx, stats);
+    if (tx->tail - tx->head == QUEUE)
+        return NULL;
+    e = &tx->queue[tx->tail % QUEUE];
+    *e = (struct entry){.flow = *flow, .tos = tos, .segment_len = len, .bytes = tx->bytes[tx->tail % QUEUE]};
+    tx->tail++;
+    return e;
+}
+
+bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const struct fl_roce_tx *packet,
+                    struct fl_port_stats *stats)
+{
+    uint32_t len = packet->len + FL_IB_ICRC_LEN;
+    uint8_t service = *(const uint8_t *)packet->iov[0].iov_base >> 5, tos = flow->tos & (uint8_t)~ECN_MASK,
+            *p;
+    struct source *source = source_of(tx, flow);
+    struct entry *e;
+    if (!source || len > FL_UDP_PACKET_MAX || fl_udp_is_ip4(&flow->sgid) != fl_udp_is_ip4(&flow->dgid)) {
+        stats->nr_tx_dropped++;
+        return true; /* it would never go */
+    }
+    if (service == FL_IB_RC || service == FL_IB_UC) /* those whose rate falls when marked */
+        tos |= ECT0;
+    e = place(tx, flow, tos, len, stats);
+    if (!e)
+        return false;
+    e->source = source;
+    p = e->bytes + e->len;
+    for (int i = 0; i < packet->nr_iov; i++) {
+        if (packet->iov[i].iov_len)
+            memcpy(p, packet->iov[i].iov_base, packet->iov[i].iov_len);
+        p += packet->iov[i].iov_len;
+    }
+    seal(tx, e, e->bytes + e->len, len, (uint16_t)e->nr_segments);
+    e->len += len;
+    e->nr_segments++;
+    e->closed = len < e->segment_len;
+    stats->nr_tx++;
+    stats->tx_len += len;
+    return true;
+}

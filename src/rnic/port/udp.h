@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sockets of a port. One receives on UDP 4791, IPv4 and IPv6 together; packets leave by others, a few
+ * source ports a family, so that the fabric spreads flows over its paths and any process can send. All are
+ * unconnected: what ICMP says about one peer never becomes an error of a socket that all share.
+ */
+#ifndef FL_RNIC_PORT_UDP_H
+#define FL_RNIC_PORT_UDP_H
+
+#include "rnic/port.h"
+
+#define FL_UDP_PACKET_MAX (FL_IB_HDRS_MAX + 4096 + 4 + FL_IB_ICRC_LEN) /* BTH to ICRC, with pad */
+
+static inline bool fl_udp_is_ip4(const struct in6_addr *gid)
+{
+    return IN6_IS_ADDR_V4MAPPED(gid);
+}
+
+/* Bound to port with everything on that the receiver wants to know; or negative errno. */
+int fl_udp_listen(uint16_t port);
+/* For sending, with a source port of its own in *port. */
+int fl_udp_source(int family, uint16_t *port);
+
+/* ICRC of a packet (BTH to ICRC) as it would be with this identification (IPv4). */
+uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
+                     uint16_t id, const void *packet, uint32_t packet_len);
+
+/* Receiver */
+
+struct fl_udp_datagram { /* one packet, cut out of what came */
+    struct in6_addr src, dst;
+    uint16_t sport;
+    uint8_t tos, ttl;
+    const uint8_t *bytes; /* BTH to ICRC */
+    uint32_t len;
+};
+
+#define FL_UDP_RX_BATCH 8
+
+struct fl_udp_rx; /* buffers of one socket */
+
+struct fl_udp_rx *fl_udp_rx_create(void);
+void fl_udp_rx_destroy(struct fl_udp_rx *rx);
+/* The next packet. False: none, or (*error) the socket is broken. It holds until the next call. */
+bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagram, int *error,
+                    struct fl_port_stats *stats);
+/* Packets are left from the last system call. */
+bool fl_udp_rx_has_more(const struct fl_udp_rx *rx);
+
+/* Checks the ICRC and makes of it what the queue pairs take; packet holds as long as datagram does, and grh
+ * (FL_ROCE_GRH_LEN bytes) where it points to. 0, -EBADMSG: ICRC, -EPROTO: headers. */
+int fl_udp_packet(const struct fl_udp_datagram *datagram, uint16_t dport, struct fl_port_packet *packet,
+                  uint8_t *grh);
+
+/* Sender */
+
+struct fl_udp_tx;
+
+/* epoll_fd gets sockets that have no room, for as long as they have none. */
+struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_data);
+void fl_udp_tx_destroy(struct fl_udp_tx *tx);
+bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const struct fl_roce_tx *packet,
+                    struct fl_port_stats *stats);
+void fl_udp_tx_flush(struct fl_udp_tx *tx, struct fl_port_stats *stats);
+
+#endif
