@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending side: from work requests to packets, in order, within the limits agreed (9.7.7 and 9.8.3.1). */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -105,6 +106,12 @@ int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr)
     if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
         fl_roce_send_done(qp, IBV_WC_WR_FLUSH_ERR);
     return 0;
+}
+
+void fl_roce_qp_take_back(struct fl_roce_qp *qp, uint32_t nr)
+{
+    assert(nr <= qp->req.tail - qp->req.cur);
+    qp->req.tail -= nr;
 }
 
 static bool run_local(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)

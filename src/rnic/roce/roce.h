@@ -71,6 +71,8 @@ int fl_roce_rq_init(struct fl_roce_rq *rq, uint32_t cap, uint32_t max_sge, bool 
 void fl_roce_rq_fini(struct fl_roce_rq *rq);
 /* 0, -ENOMEM: full, -EINVAL: too many SGEs. For a shared queue; others post through their queue pair. */
 int fl_roce_rq_post(struct fl_roce_rq *rq, const struct ibv_recv_wr *wr);
+/* Room for cap requests; those that wait stay, in order. 0, -EINVAL: more wait than that, -ENOMEM. */
+int fl_roce_rq_resize(struct fl_roce_rq *rq, uint32_t cap);
 
 static inline uint32_t fl_roce_rq_left(const struct fl_roce_rq *rq)
 {
@@ -248,6 +250,8 @@ int fl_roce_qp_modify(struct fl_roce_qp *qp, enum ibv_qp_state to, const struct 
  */
 int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr);
 int fl_roce_qp_post_recv(struct fl_roce_qp *qp, const struct ibv_recv_wr *wr);
+/* The newest nr requests were not posted after all. Nothing else was called since then; not in ERR. */
+void fl_roce_qp_take_back(struct fl_roce_qp *qp, uint32_t nr);
 
 /* The next packet to be sent; false: none for now. Call it until false: sends without acknowledgement
  * complete at the call after theirs. */

@@ -46,3 +46,24 @@ int fl_roce_rq_post(struct fl_roce_rq *rq, const struct ibv_recv_wr *wr)
         memcpy(wqe->sge, wr->sg_list, sizeof(wqe->sge[0]) * wqe->nr_sge);
     return 0;
 }
+
+int fl_roce_rq_resize(struct fl_roce_rq *rq, uint32_t cap)
+{
+    struct fl_roce_rq to;
+    if (fl_roce_rq_left(rq) > cap)
+        return -EINVAL;
+    int r = fl_roce_rq_init(&to, cap, rq->max_sge, rq->shared);
+    if (r)
+        return r;
+    for (uint32_t i = rq->head; i != rq->tail; i++) {
+        const struct fl_roce_rwqe *from = &rq->wqes[i & rq->mask];
+        struct fl_roce_rwqe *wqe = &to.wqes[to.tail++ & to.mask];
+        wqe->wr_id = from->wr_id;
+        wqe->nr_sge = from->nr_sge;
+        memcpy(wqe->sge, from->sge, sizeof(wqe->sge[0]) * wqe->nr_sge);
+    }
+    to.limit = rq->limit;
+    free(rq->wqes);
+    *rq = to;
+    return 0;
+}
