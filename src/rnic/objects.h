@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The objects behind the verbs' structs. What a lock protects stands beside it; without a word: rnic->lock.
+ */
+#ifndef FL_RNIC_OBJECTS_H
+#define FL_RNIC_OBJECTS_H
+
+#include "rnic/device.h"
+#include "rnic/rnic.h"
+
+struct fl_context;
+struct fl_srq;
+
+/* An event waiting for ibv_get_async_event(). Counted in *nr_told when it is given out. */
+struct fl_async_event {
+    struct fl_list link;
+    struct ibv_async_event event;
+    uint32_t *nr_told; /* of the object; NULL: of the port */
+};
+
+struct fl_context {
+    struct fl_rnic *rnic;
+    struct fl_device *device;
+    struct fl_list link; /* device's contexts, for port events; fl_devices_lock */
+    uint32_t nr_objects; /* protection domains, completion queues, channels: atomic */
+    pthread_mutex_t events_lock;
+    struct fl_list events;      /* events_lock */
+    struct verbs_context verbs; /* last: programs get &verbs.context */
+};
+
+struct fl_pd {
+    struct ibv_pd pd;
+    uint32_t number;     /* as in key entries */
+    uint32_t nr_objects; /* atomic */
+};
+
+struct fl_mr {
+    struct ibv_mr mr;
+    uint32_t slot;
+    int access;
+};
+
+struct fl_mw {
+    struct ibv_mw mw;
+    uint32_t slot;
+};
+
+struct fl_ah {
+    struct ibv_ah ah;
+    struct fl_port_flow flow;
+};
+
+struct fl_channel {
+    struct ibv_comp_channel channel; /* fd: an eventfd that counts events (EFD_SEMAPHORE) */
+    pthread_mutex_t lock;
+    struct fl_list cqs; /* with events to be given out: fl_cq.event_link; lock */
+};
+
+struct fl_cqe {
+    struct ibv_wc wc;
+    uint64_t at; /* ns, when the completion queue wants it */
+};
+
+/*
+ * A ring that one producer at a time (rnic->lock) fills without the consumers' lock: it writes the entry,
+ * then tail. Consumers, one at a time by lock, read the entry, then move head. Both count freely.
+ */
+struct fl_cq {
+    union {
+        struct ibv_cq cq;
+        struct ibv_cq_ex ex;
+    };
+    struct fl_rnic *rnic;
+    struct fl_cqe *ring;
+    uint32_t mask;
+    uint32_t tail; /* producer's; atomic */
+    bool failed;   /* overrun; atomic */
+    bool ignore_overrun, timestamps;
+    uint32_t armed;    /* enum fl_cq_armed; atomic */
+    uint32_t nr_users; /* queue pairs */
+    uint32_t nr_async; /* async events given out; context's events_lock */
+
+    pthread_mutex_t lock __attribute__((aligned(FL_CACHE_LINE)));
+    uint32_t head;     /* consumers' */
+    struct fl_cqe now; /* ibv_start_poll(): the entry being looked at */
+
+    struct fl_list event_link; /* channel's lock, and the next two */
+    uint32_t nr_events;        /* to be given out */
+    uint32_t nr_told;          /* given out in all */
+};
+
+enum fl_cq_armed { FL_CQ_UNARMED, FL_CQ_ARMED_SOLICITED, FL_CQ_ARMED };
+
+struct fl_srq {
+    struct ibv_srq srq;
+    struct fl_roce_rq rq;
+    uint32_t number;
+    uint32_t nr_users;
+    uint32_t nr_told; /* context's events_lock */
+};
+
+/*
+ * How a connected queue pair moves its data: by UDP through the engine, or by shared memory. Under
+ * rnic->lock. Requests that are posted are copied; completions go to fl_qp_complete().
+ */
+struct fl_qp_path_ops {
+    const char *name; /* "udp", "shm" */
+    /* One request each, as fl_roce_qp_post_send() and _post_recv() */
+    int (*post_send)(struct fl_qp *qp, const struct ibv_send_wr *wr);
+    int (*post_recv)(struct fl_qp *qp, const struct ibv_recv_wr *wr);
+    /* The newest nr requests, of which none has begun, were not posted after all. */
+    void (*take_back)(struct fl_qp *qp, uint32_t nr);
+    /* Requests were posted: sends what may be sent. */
+    void (*kick)(struct fl_qp *qp);
+    /* To another state, attr as for fl_roce_qp_modify() */
+    int (*modify)(struct fl_qp *qp, enum ibv_qp_state to, const struct fl_roce_attr *attr);
+    enum ibv_qp_state (*state)(const struct fl_qp *qp);
+    void (*leave)(struct fl_qp *qp); /* the queue pair goes back to the engine's path; NULL: nothing to do */
+};
+extern const struct fl_qp_path_ops fl_qp_path_udp;
+
+struct fl_qp {
+    union {
+        struct ibv_qp qp;
+        struct ibv_qp_ex ex;
+    };
+    struct fl_rnic *rnic;
+    const struct fl_qp_path_ops *path;
+    void *path_state;
+    const char *path_reason; /* why this path; static text */
+    struct fl_roce_qp roce;
+    struct fl_port_flow flow; /* to the connected peer */
+    struct fl_cq *send_cq, *recv_cq;
+    struct fl_srq *srq;
+    uint32_t pd_number;
+    struct fl_list ready_link;    /* rnic->ready */
+    struct fl_list datagram_link; /* rnic->datagrams */
+    struct fl_timer timer;        /* in rnic->timers */
+    bool doomed;                  /* its completion queue overran: to ERR after this turn */
+    bool was_error;               /* the end of its receives was told */
+    bool established;             /* the first packet in RTR was told */
+    bool sqd_notify;
+    uint32_t nr_told;        /* async events given out; context's events_lock */
+    struct ibv_qp_attr attr; /* as set, for ibv_query_qp() */
+    struct ibv_qp_init_attr init;
+    struct fl_qp_builder *builder; /* qp_ex.c; NULL: not asked for */
+};
+
+static inline struct fl_context *fl_context_of(struct ibv_context *context)
+{
+    return FL_CONTAINER_OF(context, struct fl_context, verbs.context);
+}
+static inline struct fl_cq *fl_cq_of(struct ibv_cq *cq)
+{
+    return FL_CONTAINER_OF(cq, struct fl_cq, cq);
+}
+static inline struct fl_qp *fl_qp_of(struct ibv_qp *qp)
+{
+    return FL_CONTAINER_OF(qp, struct fl_qp, qp);
+}
+static inline struct fl_srq *fl_srq_of(struct ibv_srq *srq)
+{
+    return FL_CONTAINER_OF(srq, struct fl_srq, srq);
+}
+static inline struct fl_pd *fl_pd_of(struct ibv_pd *pd)
+{
+    return FL_CONTAINER_OF(pd, struct fl_pd, pd);
+}
+static inline struct fl_mr *fl_mr_of(struct ibv_mr *mr)
+{
+    return FL_CONTAINER_OF(mr, struct fl_mr, mr);
+}
+static inline struct fl_mw *fl_mw_of(struct ibv_mw *mw)
+{
+    return FL_CONTAINER_OF(mw, struct fl_mw, mw);
+}
+static inline struct fl_ah *fl_ah_of(struct ibv_ah *ah)
+{
+    return FL_CONTAINER_OF(ah, struct fl_ah, ah);
+}
+static inline struct fl_channel *fl_channel_of(struct ibv_comp_channel *channel)
+{
+    return FL_CONTAINER_OF(channel, struct fl_channel, channel);
+}
+static inline struct fl_qp *fl_qp_of_roce(struct fl_roce_qp *roce)
+{
+    return FL_CONTAINER_OF(roce, struct fl_qp, roce);
+}
+
+/* In a child of fork() nothing works, and nothing may touch a lock. */
+static inline bool fl_gone(struct ibv_context *context)
+{
+    return fl_unlikely(fl_context_of(context)->rnic->gone);
+}
+
+static inline void fl_count(uint32_t *nr, int by)
+{
+    __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);
+}
+
+/* async_event.c */
+/* Any lock but events_lock may be held. nr_told: the object's counter. */
+void fl_async_raise(struct fl_context *context, const struct ibv_async_event *event, uint32_t *nr_told);
+/* The object is going: events about it that nobody fetched are thrown away, those given out waited for. */
+void fl_async_forget(struct fl_context *context, const uint32_t *nr_told, pthread_mutex_t *mutex,
+                     pthread_cond_t *cond, const uint32_t *nr_acked);
+
+/* completion_queue.c, under rnic->lock */
+void fl_cq_push(struct fl_cq *cq, const struct ibv_wc *wc, bool solicited);
+void fl_cq_drop(struct fl_cq *cq, uint32_t qpn); /* completions of a queue pair that is reset or destroyed */
+
+/* cq_channel.c */
+void fl_channel_tell(struct fl_channel *channel, struct fl_cq *cq);
+void fl_channel_forget(struct fl_channel *channel, struct fl_cq *cq);
+
+/* address_handle.c: 0, or a positive errno and a line in the log */
+int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr, uint32_t entropy,
+                      struct fl_port_flow *flow);
+
+/* queue_pair.c, under rnic->lock */
+extern const struct fl_roce_ops fl_qp_roce_ops;
+void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
+/* After anything that may have changed what it has to do: its place among the ready ones, and its timer. */
+void fl_qp_settle(struct fl_qp *qp);
+void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64_t now);
+
+/* A datagram that was posted and has not left names this address handle. */
+bool fl_qp_uses_ah(const struct fl_rnic *rnic, const struct ibv_ah *ah);
+
+/* memory_window.c, under rnic->lock: 0 or negative errno */
+int fl_mw_bind(struct fl_qp *qp, const struct ibv_send_wr *wr);
+int fl_key_invalidate(struct fl_qp *qp, uint32_t rkey, bool from_peer);
+/* Names the objects of a bind by their slots, for the time after the post. */
+int fl_mw_resolve(struct ibv_send_wr *wr);
+
+/* qp_rules.c */
+/* Are these the attributes that this step needs and allows? 0 or EINVAL, and a line in the log. */
+int fl_qp_attr_check(const struct fl_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+                     const struct ibv_qp_attr *attr, int mask);
+
+/* queue_pair.c, under rnic->lock: on the way to RESET */
+void fl_qp_reset(struct fl_qp *qp);
+
+#endif

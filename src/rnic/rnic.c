@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one RNIC of the process: packets from the port to queue pairs, and back, turn by turn. */
+#include "rnic/rnic.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "rnic/objects.h"
+
+#define RX_BATCH 64  /* packets a turn */
+#define TX_BATCH 32  /* packets of one queue pair before the next one has its turn */
+#define TX_TURNS 256 /* of queue pairs in one turn: nobody waits long for the lock */
+
+static struct {
+    pthread_mutex_t lock; /* getting and putting; held across a fork */
+    struct fl_rnic *rnic;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&process.lock);
+    if (process.rnic)
+        fl_rnic_lock(process.rnic); /* so that the child's copy is whole */
+    pthread_mutex_lock(&fl_devices_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&fl_devices_lock);
+    if (process.rnic)
+        fl_rnic_unlock(process.rnic);
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* The child's objects are dead; it may open devices anew, with an RNIC of its own. */
+static void after_fork_in_child(void)
+{
+    struct fl_rnic *rnic = process.rnic;
+    process.rnic = NULL;
+    pthread_mutex_init(&process.lock, NULL);
+    pthread_mutex_init(&fl_devices_lock, NULL);
+    fl_devices_forget_contexts();
+    if (!rnic)
+        return;
+    rnic->gone = true;
+    fl_rnic_thread_forget(rnic);
+}
+
+static void register_fork_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static bool env_is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0");
+}
+
+static void port_options(struct fl_port_options *options)
+{
+    const char *port = getenv("FARLANE_ROCE_PORT");
+    *options = (struct fl_port_options){.hub_path = getenv("FARLANE_HUB")};
+    if (port && *port)
+        options->udp_port = (uint16_t)strtoul(port, NULL, 10);
+}
+
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP); /* spins a little before it sleeps */
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static int rnic_create(struct fl_rnic **made, struct fl_error *err)
+{
+    struct fl_port_options options;
+    struct fl_rnic *rnic = calloc(1, sizeof(*rnic));
+    if (!rnic)
+        return fl_error_set(err, -ENOMEM, "no memory for the software RNIC");
+    init_lock(&rnic->lock);
+    fl_list_init(&rnic->ready);
+    fl_list_init(&rnic->datagrams);
+    fl_list_init(&rnic->clients);
+    rnic->poison = env_is_set("FARLANE_POISON");
+    int r = fl_key_table_init(&rnic->keys);
+    if (r) {
+        fl_error_set(err, r, "no memory for the keys of the software RNIC: %s", strerror(-r));
+        goto free_rnic;
+    }
+    port_options(&options);
+    r = fl_port_open(&options, &rnic->port, err);
+    if (r)
+        goto fini_keys;
+    r = fl_rnic_thread_start(rnic);
+    if (r) {
+        fl_error_set(err, r, "the software RNIC's thread does not start: %s", strerror(-r));
+        goto close_port;
+    }
+    *made = rnic;
+    return 0;
+
+close_port:
+    fl_port_close(rnic->port);
+fini_keys:
+    fl_key_table_fini(&rnic->keys);
+free_rnic:
+    free(rnic);
+    return r;
+}
+
+static void rnic_destroy(struct fl_rnic *rnic)
+{
+    fl_rnic_thread_stop(rnic);
+    fl_port_close(rnic->port);
+    fl_key_table_fini(&rnic->keys);
+    fl_timer_heap_fini(&rnic->timers);
+    for (size_t i = 0; i < FL_ARRAY_LEN(rnic->qps.at); i++)
+        free(rnic->qps.at[i]);
+    pthread_mutex_destroy(&rnic->lock);
+    free(rnic);
+}
+
+struct fl_rnic *fl_rnic_get(struct fl_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int r = 0;
+    pthread_once(&once, register_fork_handlers);
+    pthread_mutex_lock(&process.lock);
+    if (!process.rnic)
+        r = rnic_create(&process.rnic, err);
+    struct fl_rnic *rnic = process.rnic;
+    if (rnic)
+        rnic->refs++;
+    pthread_mutex_unlock(&process.lock);
+    if (!rnic)
+        errno = -r;
+    return rnic;
+}
+
+void fl_rnic_put(struct fl_rnic *rnic)
+{
+    if (rnic->gone) /* the child's copy: its memory is all that there is to it */
+        return;
+    pthread_mutex_lock(&process.lock);
+    if (!--rnic->refs) {
+        process.rnic = NULL;
+        rnic_destroy(rnic);
+    }
+    pthread_mutex_unlock(&process.lock);
+}
+
+void fl_rnic_add_client(struct fl_rnic *rnic, struct fl_rnic_client *client)
+{
+    fl_list_add_tail(&rnic->clients, &client->link);
+    fl_rnic_thread_add_fd(rnic, client->wait_fd);
+}
+
+void fl_rnic_del_client(struct fl_rnic *rnic, struct fl_rnic_client *client)
+{
+    fl_rnic_thread_del_fd(rnic, client->wait_fd);
+    fl_list_del(&client->link);
+}
+
+struct fl_qp *fl_qp_find(const struct fl_qp_table *table, uint32_t qpn)
+{
+    struct fl_qp *const *row = table->at[qpn >> 12 & 0xfff];
+    return row ? row[qpn & 0xfff] : NULL;
+}
+
+int fl_qp_table_set(struct fl_qp_table *table, uint32_t qpn, struct fl_qp *qp)
+{
+    struct fl_qp ***row = &table->at[qpn >> 12 & 0xfff];
+    if (!*row && qp)
+        *row = calloc(1 << 12, sizeof(**row));
+    if (!*row)
+        return qp ? -ENOMEM : 0;
+    (*row)[qpn & 0xfff] = qp;
+    return 0;
+}
+
+/* The packet's bytes hold only until the next call on its queue pair, so they are copied. */
+static void hold(struct fl_rnic *rnic, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+{
+    struct fl_rnic_held *held = &rnic->held;
+    uint32_t at = 0;
+    for (int i = 0; i < tx->nr_iov; i++) {
+        memcpy(held->bytes + at, tx->iov[i].iov_base, tx->iov[i].iov_len);
+        at += (uint32_t)tx->iov[i].iov_len;
+    }
+    held->flow = *flow;
+    held->tx.iov[0] = (struct iovec){held->bytes, at};
+    held->tx.nr_iov = 1;
+    held->tx.len = at;
+    held->full = true;
+    rnic->stats.nr_held++;
+}
+
+/* False: the port has no room now; nothing may be sent before what is held. */
+static bool release(struct fl_rnic *rnic)
+{
+    struct fl_rnic_held *held = &rnic->held;
+    if (held->full)
+        held->full = !fl_port_send(rnic->port, &held->flow, &held->tx);
+    return !held->full;
+}
+
+/* True: it was taken. It may be held, and then the next one is refused. */
+bool fl_rnic_transmit(struct fl_rnic *rnic, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+{
+    if (!release(rnic))
+        return false;
+    if (!fl_port_send(rnic->port, flow, tx))
+        hold(rnic, flow, tx);
+    return true;
+}
+
+/* Up to TX_BATCH packets. True: there may be more. */
+static bool send_some(struct fl_rnic *rnic, struct fl_qp *qp)
+{
+    struct fl_roce_tx tx;
+    for (int n = 0; n < TX_BATCH; n++) {
+        if (!release(rnic))
+            return true;
+        if (!fl_roce_qp_tx(&qp->roce, rnic->now, &tx))
+            return false;
+        fl_rnic_transmit(rnic, tx.ah ? &fl_ah_of(tx.ah)->flow : &qp->flow, &tx);
+    }
+    return true;
+}
+
+void fl_rnic_send_locked(struct fl_rnic *rnic, struct fl_qp *qp)
+{
+    fl_list_del(&qp->ready_link);
+    if (send_some(rnic, qp))
+        fl_list_add_tail(&rnic->ready, &qp->ready_link);
+    fl_qp_settle(qp);
+}
+
+static void deliver(void *arg, const struct fl_port_packet *packet)
+{
+    struct fl_rnic *rnic = arg;
+    if (packet->packet.qpn == FL_IB_QP1) {
+        struct fl_rnic_client *client;
+        fl_list_for_each (client, &rnic->clients, link) {
+            if (client->management && client->management(client, packet, rnic->now))
+                return;
+        }
+        rnic->stats.nr_unknown_qpn++;
+        return;
+    }
+    struct fl_qp *qp = fl_qp_find(&rnic->qps, packet->packet.qpn);
+    if (qp)
+        fl_qp_deliver(qp, packet, rnic->now);
+    else
+        rnic->stats.nr_unknown_qpn++;
+}
+
+static void tick_due(struct fl_rnic *rnic)
+{
+    struct fl_timer *timer;
+    while ((timer = fl_timer_heap_first(&rnic->timers)) && timer->deadline_ns <= rnic->now) {
+        struct fl_qp *qp = FL_CONTAINER_OF(timer, struct fl_qp, timer);
+        fl_timer_heap_remove(&rnic->timers, timer);
+        if (fl_roce_qp_deadline(&qp->roce) <= rnic->now) {
+            fl_roce_qp_tick(&qp->roce, rnic->now);
+            if (!fl_list_linked(&qp->ready_link))
+                fl_list_add_tail(&rnic->ready, &qp->ready_link);
+        }
+        fl_qp_settle(qp);
+    }
+}
+
+static void send_ready(struct fl_rnic *rnic)
+{
+    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++)
+        fl_rnic_send_locked(rnic, FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link));
+}
+
+int fl_rnic_progress_locked(struct fl_rnic *rnic, int max)
+{
+    struct fl_rnic_client *client;
+    rnic->stats.nr_turns++;
+    rnic->now = fl_now_ns();
+    int n = fl_port_poll(rnic->port, max > 0 ? max : RX_BATCH, deliver, rnic);
+    fl_list_for_each (client, &rnic->clients, link) {
+        if (client->progress)
+            n += client->progress(client, rnic->now);
+    }
+    tick_due(rnic);
+    send_ready(rnic);
+    fl_port_flush(rnic->port);
+    return n;
+}
+
+uint64_t fl_rnic_deadline_locked(struct fl_rnic *rnic)
+{
+    struct fl_rnic_client *client;
+    struct fl_timer *timer = fl_timer_heap_first(&rnic->timers);
+    uint64_t at = fl_port_deadline(rnic->port);
+    if (timer)
+        at = FL_MIN(at, timer->deadline_ns);
+    fl_list_for_each (client, &rnic->clients, link) {
+        if (client->deadline)
+            at = FL_MIN(at, client->deadline(client));
+    }
+    if (rnic->held.full || !fl_list_empty(&rnic->ready))
+        at = FL_MIN(at, rnic->now + FL_NS_PER_MS / 4); /* the port was full: soon again */
+    return at;
+}
+
+void fl_rnic_drive(struct fl_rnic *rnic)
+{
+    if (pthread_mutex_trylock(&rnic->lock))
+        return; /* another one drives, that is enough */
+    fl_rnic_progress_locked(rnic, 0);
+    __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
+    fl_rnic_unlock(rnic);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The RNIC's own thread: it drives while no thread of the program does, so that one-sided operations go on
+ * while the program sleeps or computes. Either it watches the port and sleeps until a packet comes, or, while
+ * a program polls, it sleeps by the clock alone and looks now and then whether that is still so.
+ */
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "rnic/device.h"
+#include "rnic/rnic.h"
+
+#define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
+#define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
+#define LOOK_MAX   (2 * FL_NS_PER_MS)
+#define SPIN_TURNS 4 /* turns after the last packet before the thread sleeps */
+
+static int open_netlink(void)
+{
+    struct sockaddr_nl addr = {.nl_family = AF_NETLINK,
+                               .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+        int r = -errno;
+        close(fd);
+        return r;
+    }
+    return fd;
+}
+
+static int watch_fd(struct fl_rnic *rnic, int fd)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+    return epoll_ctl(rnic->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* Under the lock. A client's descriptor is watched together with the port. */
+static void watch_port(struct fl_rnic *rnic, bool on)
+{
+    struct fl_rnic_client *client;
+    struct epoll_event ev = {.events = on ? EPOLLIN : 0, .data.fd = fl_port_wait_fd(rnic->port)};
+    if (rnic->port_watched == on)
+        return;
+    __atomic_store_n(&rnic->port_watched, on, __ATOMIC_SEQ_CST);
+    epoll_ctl(rnic->epoll_fd, EPOLL_CTL_MOD, ev.data.fd, &ev);
+    fl_list_for_each (client, &rnic->clients, link) {
+        ev.data.fd = client->wait_fd;
+        if (client->wait_fd >= 0)
+            epoll_ctl(rnic->epoll_fd, EPOLL_CTL_MOD, client->wait_fd, &ev);
+    }
+}
+
+void fl_rnic_thread_add_fd(struct fl_rnic *rnic, int fd)
+{
+    struct epoll_event ev = {.events = rnic->port_watched ? EPOLLIN : 0, .data.fd = fd};
+    if (fd >= 0)
+        epoll_ctl(rnic->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+void fl_rnic_thread_del_fd(struct fl_rnic *rnic, int fd)
+{
+    if (fd >= 0)
+        epoll_ctl(rnic->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void wake(struct fl_rnic *rnic)
+{
+    uint64_t one = 1;
+    ssize_t n = write(rnic->wake_fd, &one, sizeof(one));
+    (void)n; /* full: it is awake */
+}
+
+void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline)
+{
+    uint64_t till = __atomic_load_n(&rnic->sleeps_till, __ATOMIC_RELAXED);
+    if (till && deadline < till) {
+        /* once; it says anew until when when it goes to sleep again */
+        __atomic_store_n(&rnic->sleeps_till, deadline, __ATOMIC_RELAXED);
+        wake(rnic);
+    }
+}
+
+void fl_rnic_watch(struct fl_rnic *rnic)
+{
+    if (!__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST))
+        wake(rnic);
+}
+
+static void read_netlink(struct fl_rnic *rnic)
+{
+    char buf[8192];
+    bool any = false;
+    for (;;) {
+        ssize_t n = recv(rnic->netlink_fd, buf, sizeof(buf), 0);
+        if (n < 0 && errno == ENOBUFS) /* some were lost: there were some */
+            n = 1;
+        if (n <= 0)
+            break;
+        any = true;
+    }
+    if (any)
+        fl_devices_scan();
+}
+
+/* How long to sleep, and for what. look: how long to leave it to a program that polls. */
+static uint64_t plan_sleep(struct fl_rnic *rnic, uint64_t *look)
+{
+    uint64_t till = fl_rnic_deadline_locked(rnic);
+    uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_RELAXED);
+    bool polling = polled && rnic->now - polled < POLLING_NS && polled <= rnic->now;
+    if (polling && !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST)) {
+        watch_port(rnic, false);
+        till = rnic->now + *look; /* deadlines, too, are the business of who polls */
+        *look = FL_MIN(*look * 2, LOOK_MAX);
+    } else {
+        watch_port(rnic, true);
+        *look = LOOK_MIN;
+    }
+    __atomic_store_n(&rnic->sleeps_till, till, __ATOMIC_RELAXED);
+    return till;
+}
+
+static void sleep_till(struct fl_rnic *rnic, uint64_t till)
+{
+    struct epoll_event events[8];
+    uint64_t now = fl_now_ns(), drop;
+    struct timespec ts = {0}, *timeout = NULL;
+    if (till != FL_ROCE_NEVER) {
+        uint64_t left = till > now ? till - now : 0;
+        ts = (struct timespec){.tv_sec = (time_t)(left / FL_NS_PER_S), .tv_nsec = (long)(left % FL_NS_PER_S)};
+        timeout = &ts;
+    }
+    int n = epoll_pwait2(rnic->epoll_fd, events, FL_ARRAY_LEN(events), timeout, NULL);
+    __atomic_store_n(&rnic->sleeps_till, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.fd == rnic->wake_fd)
+            (void)!read(rnic->wake_fd, &drop, sizeof(drop));
+        else if (events[i].data.fd == rnic->netlink_fd)
+            read_netlink(rnic);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct fl_rnic *rnic = arg;
+    uint64_t look = LOOK_MIN;
+    int idle = 0;
+    pthread_setname_np(pthread_self(), "farlane-rnic");
+    while (!__atomic_load_n(&rnic->stop, __ATOMIC_ACQUIRE)) {
+        fl_rnic_lock(rnic);
+        rnic->stats.nr_thread_turns++;
+        idle = fl_rnic_progress_locked(rnic, 0) ? 0 : idle + 1;
+        bool again = idle < SPIN_TURNS && rnic->port_watched;
+        uint64_t till = again ? 0 : plan_sleep(rnic, &look);
+        fl_rnic_unlock(rnic);
+        if (!again)
+            sleep_till(rnic, till);
+    }
+    return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct fl_rnic *rnic)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int r = pthread_create(&rnic->thread, NULL, run, rnic);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -r;
+}
+
+static void close_fds(struct fl_rnic *rnic)
+{
+    int *fds[] = {&rnic->netlink_fd, &rnic->wake_fd, &rnic->epoll_fd};
+    for (size_t i = 0; i < FL_ARRAY_LEN(fds); i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+int fl_rnic_thread_start(struct fl_rnic *rnic)
+{
+    rnic->port_watched = true;
+    rnic->wake_fd = rnic->netlink_fd = -1;
+    rnic->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int r = rnic->epoll_fd < 0 ? -errno : 0;
+    if (!r) {
+        rnic->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        r = rnic->wake_fd < 0 ? -errno : watch_fd(rnic, rnic->wake_fd);
+    }
+    if (!r)
+        r = watch_fd(rnic, fl_port_wait_fd(rnic->port));
+    if (!r) {
+        /* Without it the devices stay as they were found. */
+        rnic->netlink_fd = open_netlink();
+        if (rnic->netlink_fd >= 0)
+            r = watch_fd(rnic, rnic->netlink_fd);
+    }
+    if (!r)
+        r = start_thread(rnic);
+    if (r)
+        close_fds(rnic);
+    return r;
+}
+
+void fl_rnic_thread_stop(struct fl_rnic *rnic)
+{
+    __atomic_store_n(&rnic->stop, true, __ATOMIC_RELEASE);
+    wake(rnic);
+    pthread_join(rnic->thread, NULL);
+    close_fds(rnic);
+}
+
+void fl_rnic_thread_forget(struct fl_rnic *rnic)
+{
+    close_fds(rnic);
+}
