@@ -142,11 +142,12 @@ int fl_cm_ready(struct fl_cm *cm, struct fl_cm_conn *conn, const void *private_d
     fl_cm_send(cm, conn, FL_CM_TX_ANSWER);
     fl_cm_set_deadline(cm, conn, FL_CM_NEVER);
     conn->state = FL_CM_UP;
-    conn->was_up = true;
+    conn->was_connected = true;
     return 0;
 }
 
-/* One for each time that the message was sent, so that the peer cannot keep us for ever (12.6.6). */
+/* MRA (12.6.6): one counts for each time that the message was sent, so that the peer cannot keep us for ever.
+ */
 void fl_cm_rx_mra(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad, uint64_t now)
 {
     struct fl_cm_conn *conn = fl_cm_named(cm, meta, mad->mra.remote_id, false);

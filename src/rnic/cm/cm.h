@@ -257,7 +257,7 @@ uint8_t fl_cm_service(const struct fl_cm_conn *conn); /* FL_IB_RC, FL_IB_UC; of 
 /* From CONNECT_REQUEST or CONNECT_RESPONSE on. */
 const struct fl_cm_terms *fl_cm_peer(const struct fl_cm_conn *conn);
 /*
- * What the timeout of our queue pair is to be (12.7.34): the passive side takes the peer's word, the active
+ * What the timeout of our queue pair is to be: the passive side takes the peer's word, the active
  * side adds the peer's ACK delay. Known as fl_cm_peer() is.
  */
 uint8_t fl_cm_ack_timeout(const struct fl_cm_conn *conn);

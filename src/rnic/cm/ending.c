@@ -19,12 +19,12 @@ void fl_cm_send_dreq(struct fl_cm *cm, struct fl_cm_conn *conn, const void *priv
     conn->tx &= (uint8_t)~FL_CM_TX_OUT; /* an RTU that waits still goes first */
     fl_cm_build_dreq(conn, private_data, private_len);
     conn->state = FL_CM_DREQ_SENT;
+    conn->was_connected = true;
     uint64_t wait = conn->passive ? conn->wait_ns : fl_cm_own_wait_ns(cm, conn);
     fl_cm_send_out(cm, conn, wait, conn->passive ? conn->retries : cm->config.retries, now);
 }
 
-/* Packets of the connection may still be on their way; its queue pair's number must not be used yet
- * (12.9.8.4). */
+/* Packets of the connection may still be on their way: its queue pair's number must not be used yet. */
 static void enter_timewait(struct fl_cm *cm, struct fl_cm_conn *conn, const struct fl_cm_mad *mad,
                            uint64_t now)
 {
@@ -32,7 +32,10 @@ static void enter_timewait(struct fl_cm *cm, struct fl_cm_conn *conn, const stru
     if (!conn->tx)
         fl_list_del(&conn->to_send);
     conn->state = FL_CM_TIMEWAIT;
-    fl_cm_set_deadline(cm, conn, now + fl_cm_peer_code_ns(fl_cm_ack_timeout(conn), FL_CM_TIMEWAIT_CODE_MAX));
+    uint64_t wait = fl_cm_peer_code_ns(fl_cm_ack_timeout(conn), FL_CM_TIMEWAIT_CODE_MAX);
+    if (conn->passive && !conn->confirmed) /* the peer may still repeat its REQ */
+        wait = FL_MAX(wait, 2 * conn->grant_ns);
+    fl_cm_set_deadline(cm, conn, now + wait);
     fl_cm_tell(cm, conn, FL_CM_DISCONNECTED, mad);
 }
 
@@ -165,26 +168,33 @@ int fl_cm_disconnect(struct fl_cm *cm, struct fl_cm_conn *conn, const void *priv
         fl_cm_send_dreq(cm, conn, private_data, private_len, now);
         return 0;
     }
-    return conn->state == FL_CM_DREQ_SENT || conn->state == FL_CM_TIMEWAIT || conn->was_up ? 0 : -ENOTCONN;
+    return conn->state == FL_CM_DREQ_SENT || conn->state == FL_CM_TIMEWAIT || conn->was_connected ? 0
+                                                                                                  : -ENOTCONN;
 }
 
 void fl_cm_rx_dreq(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad, uint64_t now)
 {
     const struct fl_cm_dreq *dreq = &mad->dreq;
     struct fl_cm_conn *conn = fl_cm_find_id(cm, be32_get(dreq->remote_id));
-    if (!conn || conn->sidr || be32_get(dreq->local_id) != conn->remote_id) {
+    bool known = conn && !conn->sidr;
+    if (known && !fl_cm_named(cm, meta, dreq->remote_id, false))
+        return;
+    /* An answer to our REQ that overtook, or outlived, the REP: then the peer's ID is new to us. */
+    bool instead_of_rep = known && conn->state == FL_CM_REQ_SENT;
+    if (!known || (!instead_of_rep && be32_get(dreq->local_id) != conn->remote_id)) {
         cm->stats.nr_unknown++;
         fl_cm_drep_stranger(cm, meta, mad);
         return;
     }
-    conn = fl_cm_named(cm, meta, dreq->remote_id, false);
-    if (!conn)
-        return;
     if (conn->local.qpn != be24_get(dreq->remote_qpn)) {
         cm->stats.nr_malformed++;
         return;
     }
     switch (conn->state) {
+    case FL_CM_REQ_SENT:
+        fl_cm_drep_stranger(cm, meta, mad);
+        end(cm, conn, FL_CM_REJ_CONSUMER, mad, now);
+        break;
     case FL_CM_REP_SENT: /* its RTU was lost */
         fl_cm_established(cm, conn, now);
         /* fall through */

@@ -46,7 +46,8 @@ struct fl_cm_conn {
     bool orphan;  /* nobody owns it: no events, freed when it is over */
     bool passive; /* came by a peer's request */
     bool sidr;
-    bool was_up;
+    bool was_connected; /* or half so, and disconnected */
+    bool confirmed;     /* passive: the peer has got our REP */
     bool mra_sent;
     bool mra_rcvd; /* since the last time that out was sent */
     uint32_t local_id, remote_id;

@@ -94,6 +94,10 @@ static void take_req_again(struct fl_cm *cm, const struct fl_cm_meta *meta, stru
     case FL_CM_REJ_SENT:
         fl_cm_send(cm, conn, FL_CM_TX_ANSWER);
         break;
+    case FL_CM_DREQ_SENT:
+        if (!conn->confirmed) /* accepted and disconnected, and the peer has not even heard of the first */
+            fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, FL_CM_REJ_CONSUMER, NULL, 0);
+        break;
     case FL_CM_TIMEWAIT:
         fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, FL_CM_REJ_STALE, NULL, 0);
         break;
@@ -115,7 +119,7 @@ static uint16_t judge_req(const struct fl_cm_req *req, const struct fl_cm_meta *
 }
 
 /*
- * A new connect of a queue pair that has a connection: the peer has forgotten that one (12.9.8.3.1). What was
+ * A new connect of a queue pair that has a connection: the peer has forgotten that one. What was
  * not accepted yet left nothing behind, and the new one takes its place.
  */
 static bool is_stale(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_req *req,
@@ -207,7 +211,7 @@ static void become_established(struct fl_cm *cm, struct fl_cm_conn *conn, const 
     fl_cm_send_nothing(conn);
     fl_cm_set_deadline(cm, conn, FL_CM_NEVER);
     conn->state = FL_CM_UP;
-    conn->was_up = true;
+    conn->was_connected = conn->confirmed = true;
     fl_cm_tell(cm, conn, FL_CM_ESTABLISHED, mad);
 }
 

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who listens, and how much waits. */
+#include "rnic/cm/test_bed.h"
+
+#include <errno.h>
+
+static void listeners(void **state)
+{
+    struct bed bed;
+    struct fl_cm_listener *at_addr, *other;
+    struct in6_addr elsewhere = v4(99);
+    bed_init(&bed);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, NULL, 8, NULL, &other), -EADDRINUSE);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &bed.addr[B], 8, NULL, &at_addr), 0);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &bed.addr[B], 8, NULL, &other), -EADDRINUSE);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &elsewhere, 8, NULL, &other), 0);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE + 1, &elsewhere, 0, NULL, &other), -EINVAL);
+    begin(&bed);
+    move(&bed, A, FL_CM_REQ);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).listener, at_addr);
+    fl_cm_listener_destroy(bed.cm[B], at_addr, bed.now);
+    struct fl_cm_connect args = connect_args(&bed);
+    struct fl_cm_conn *a;
+    args.terms.qpn++;
+    fl_cm_connect(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_REQ);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).listener, bed.listener);
+    fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    args.terms.qpn++;
+    fl_cm_connect(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_REQ);
+    move(&bed, B, FL_CM_REJ);
+    assert_int_equal(expect_event(&bed, A, FL_CM_REJECTED).reason, FL_CM_REJ_SERVICE_ID);
+    bed_fini(&bed);
+}
+
+static void listener_gone(void **state)
+{
+    struct bed bed;
+    struct fl_cm_terms terms = accept_terms();
+    bed_init(&bed);
+    begin(&bed);
+    move(&bed, A, FL_CM_REQ);
+    struct fl_cm_conn *known = expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn;
+    struct fl_cm_connect args = connect_args(&bed);
+    struct fl_cm_conn *a;
+    args.terms.qpn++;
+    fl_cm_connect(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_REQ);
+    fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    expect_no_event(&bed);
+    move(&bed, B, FL_CM_REJ); /* the one that nobody heard of */
+    assert_ptr_equal(expect_event(&bed, A, FL_CM_REJECTED).conn, a);
+    assert_int_equal(fl_cm_accept(bed.cm[B], known, &terms, NULL, 0, bed.now), 0);
+    move(&bed, B, FL_CM_REP);
+    expect_event(&bed, A, FL_CM_CONNECT_RESPONSE);
+    bed_fini(&bed);
+}
+
+static void too_many_connections(void **state)
+{
+    struct bed bed;
+    struct fl_cm_listener *listener;
+    struct fl_cm_conn *a[3];
+    bed_init(&bed);
+    fl_cm_destroy(bed.cm[B]);
+    bed.cm[B] = new_engine(0xb, 2);
+    fl_cm_listen(bed.cm[B], SERVICE, NULL, 8, NULL, &listener);
+    struct fl_cm_connect args = connect_args(&bed);
+    for (int i = 0; i < 3; i++) {
+        args.terms.qpn++;
+        fl_cm_connect(bed.cm[A], &args, bed.now, &a[i]);
+        move(&bed, A, FL_CM_REQ);
+    }
+    struct fl_cm_conn *b = expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn;
+    move(&bed, B, FL_CM_REJ);
+    struct fl_cm_event event = expect_event(&bed, A, FL_CM_REJECTED);
+    assert_ptr_equal(event.conn, a[2]);
+    assert_int_equal(event.reason, FL_CM_REJ_NO_RESOURCES);
+    assert_int_equal(fl_cm_stats(bed.cm[B])->nr_no_resources, 1);
+    assert_int_equal(fl_cm_connect(bed.cm[B], &args, bed.now, &b), -ENOSPC);
+    bed_fini(&bed);
+}
+
+static void backlog_full(void **state)
+{
+    struct bed bed;
+    struct fl_cm_listener *listener;
+    struct fl_cm_conn *a[2];
+    bed_init(&bed);
+    fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    fl_cm_listen(bed.cm[B], SERVICE, NULL, 1, NULL, &listener);
+    struct fl_cm_connect args = connect_args(&bed);
+    for (int i = 0; i < 2; i++) {
+        args.terms.qpn++;
+        fl_cm_connect(bed.cm[A], &args, bed.now, &a[i]);
+        move(&bed, A, FL_CM_REQ);
+    }
+    expect_silence(&bed); /* dropped: it will ask again */
+    assert_int_equal(fl_cm_stats(bed.cm[B])->nr_backlog, 1);
+    struct fl_cm_conn *b = expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn;
+    expect_no_event(&bed);
+    assert_int_equal(fl_cm_reject(bed.cm[B], b, FL_CM_REJ_CONSUMER, NULL, 0, NULL, 0, bed.now), 0);
+    move(&bed, B, FL_CM_REJ);
+    assert_ptr_equal(expect_event(&bed, A, FL_CM_REJECTED).conn, a[0]);
+    wait_for(&bed, A);
+    move(&bed, A, FL_CM_REQ);
+    expect_event(&bed, B, FL_CM_CONNECT_REQUEST);
+    bed_fini(&bed);
+}
+
+int main(void)
+{
+    return FL_UNIT_RUN(cmocka_unit_test(listeners), cmocka_unit_test(listener_gone),
+                       cmocka_unit_test(too_many_connections), cmocka_unit_test(backlog_full));
+}
