@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The floor: what a TCP connection on this machine can do when two processes exchange the bytes of NVMe/TCP and do nothing else.
- * The client keeps `depth` requests of 72 bytes (a command capsule) in flight; the server answers each with 24 bytes (a data
- * header) and bs bytes of data. With --write the data goes the other way: 72 + bytes, answered by 24. Both ends poll
- * with non-blocking calls on a CPU each; all that has come is answered in one call. Nothing is parsed, checked or stored.
+ * The floor: what a TCP connection on this machine can do when two processes exchange the bytes of NVMe/TCP
+ * and do nothing else. The client keeps `depth` requests of 72 bytes (a command capsule) in flight; the
+ * server answers each with 24 bytes (a data header) and bs bytes of data. With --write the data goes the
+ * other way: 72 + bytes, answered by 24. Both ends poll with non-blocking calls on a CPU each; all that has
+ * come is answered in one call. Nothing is parsed, checked or stored.
+ *
+ * With --memory the server's data lies in random blocks of that much memory, as a namespace's does, instead
+ * of in one buffer that stays in its caches: that is what the kernel's copy from or to memory costs anyone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,8 +32,9 @@
 #include "base/histogram.h"
 
 #define CAPSULE_LEN 72
-#define HEADER_LEN 24
-#define BUF_LEN (4u << 20)
+#define HEADER_LEN  24
+#define BUF_LEN     (4u << 20)
+#define NR_IOV      128
 
 static void die(const char *what)
 {
@@ -98,6 +105,99 @@ static void serve(int fd, size_t request_len, size_t answer_len)
     }
 }
 
+/* A stream of records, each a header and a block that lies anywhere in memory; `at` bytes of it are done. */
+struct scatter {
+    uint8_t *mem, *header;
+    uint64_t nr_blocks, at;
+    size_t header_len, bs;
+};
+
+static uint8_t *block_of(const struct scatter *s, uint64_t record)
+{
+    return s->mem + (record * 0x9e3779b97f4a7c15u >> 20) % s->nr_blocks * s->bs;
+}
+
+/* What comes next, at most max bytes of it. */
+static int next_iov(const struct scatter *s, struct iovec *iov, uint64_t max)
+{
+    uint64_t record = s->at / (s->header_len + s->bs);
+    size_t off = s->at % (s->header_len + s->bs);
+    int n = 0;
+
+    for (; max && n + 2 <= NR_IOV; record++, off = 0) {
+        if (off < s->header_len) {
+            iov[n] = (struct iovec){.iov_base = s->header, .iov_len = s->header_len - off};
+            off = s->header_len;
+            max -= iov[n].iov_len < max ? iov[n].iov_len : max;
+            n++;
+        }
+        if (max) {
+            size_t skip = off - s->header_len;
+
+            iov[n] = (struct iovec){.iov_base = block_of(s, record) + skip,
+                                    .iov_len = s->bs - skip < max ? s->bs - skip : max};
+            max -= iov[n++].iov_len;
+        }
+    }
+    return n;
+}
+
+static size_t moved(struct scatter *s, ssize_t n, const char *what)
+{
+    if (n == 0 && *what == 'r')
+        exit(0);
+    if (n < 0 && errno != EAGAIN)
+        die(what);
+    s->at += n > 0 ? (uint64_t)n : 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void serve_memory(int fd, size_t bs, bool write, size_t memory)
+{
+    struct scatter s = {.mem = mmap(NULL, memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+                        .header = make_buf(),
+                        .nr_blocks = memory / bs,
+                        .header_len = write ? CAPSULE_LEN : HEADER_LEN,
+                        .bs = bs};
+    size_t request_len = CAPSULE_LEN + (write ? bs : 0), answer_len = HEADER_LEN + (write ? 0 : bs);
+    uint64_t got = 0, asked = 0, owed = 0;
+    void *buf = make_buf();
+    struct iovec iov[NR_IOV];
+    struct msghdr msg = {.msg_iov = iov};
+
+    if (s.mem == MAP_FAILED)
+        die("mmap");
+    madvise(s.mem, memory, MADV_HUGEPAGE);
+    memset(s.mem, 1, memory);
+    put(fd, buf, 1); /* ready */
+    for (;;) {
+        if (write) {
+            msg.msg_iovlen = (size_t)next_iov(&s, iov, UINT64_MAX);
+            got += moved(&s, recvmsg(fd, &msg, 0), "recvmsg");
+        } else {
+            got += take(fd, buf, BUF_LEN);
+        }
+        owed += (got / request_len - asked) * answer_len;
+        asked = got / request_len;
+        if (!owed)
+            continue;
+        if (write) {
+            owed -= put(fd, buf, owed);
+        } else {
+            msg.msg_iovlen = (size_t)next_iov(&s, iov, owed);
+            owed -= moved(&s, sendmsg(fd, &msg, MSG_NOSIGNAL), "sendmsg");
+        }
+    }
+}
+
+static void await_ready(int fd)
+{
+    char byte;
+
+    while (!take(fd, &byte, 1))
+        usleep(1000);
+}
+
 struct result {
     uint64_t nr;
     double seconds;
@@ -108,7 +208,8 @@ static struct result drive(int fd, size_t request_len, size_t answer_len, uint32
 {
     void *in = make_buf(), *out = make_buf();
     uint64_t *started = calloc(depth, sizeof(*started));
-    uint64_t got = 0, answered = 0, owed = depth * request_len, start = fl_now_ns(), now = start, end, counted_from = 0;
+    uint64_t got = 0, answered = 0, owed = depth * request_len, start = fl_now_ns(), now = start, end,
+             counted_from = 0;
     uint64_t warm = start + 300000000;
     struct result result = {0};
 
@@ -164,18 +265,21 @@ static int connect_pair(int *listener)
 
 static void usage(FILE *out)
 {
-    fputs("usage: floor [--bs BYTES] [--depth N] [--seconds S] [--write] [--cpus HOST,TARGET]\n"
-          "Exchanges the bytes of NVMe/TCP over loopback, nothing else, and prints one JSON object.\n", out);
+    fputs("usage: floor [--bs BYTES] [--depth N] [--seconds S] [--write] [--memory BYTES] [--cpus "
+          "HOST,TARGET]\n"
+          "Exchanges the bytes of NVMe/TCP over loopback, nothing else, and prints one JSON object.\n",
+          out);
 }
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"bs", required_argument, NULL, 'b'}, {"depth", required_argument, NULL, 'd'}, {"seconds", required_argument, NULL, 's'},
-        {"write", no_argument, NULL, 'w'},    {"cpus", required_argument, NULL, 'c'},  {"help", no_argument, NULL, 'h'},
-        {0},
+        {"bs", required_argument, NULL, 'b'},      {"depth", required_argument, NULL, 'd'},
+        {"seconds", required_argument, NULL, 's'}, {"write", no_argument, NULL, 'w'},
+        {"cpus", required_argument, NULL, 'c'},    {"memory", required_argument, NULL, 'm'},
+        {"help", no_argument, NULL, 'h'},          {0},
     };
-    size_t bs = 4096, request_len, answer_len;
+    size_t bs = 4096, memory = 0, request_len, answer_len;
     uint32_t depth = 1;
     double seconds = 2;
     bool write = false;
@@ -186,18 +290,31 @@ int main(int argc, char **argv)
 
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (opt) {
-        case 'b': bs = strtoul(optarg, NULL, 10); break;
-        case 'd': depth = (uint32_t)strtoul(optarg, NULL, 10); break;
-        case 's': seconds = strtod(optarg, NULL); break;
-        case 'w': write = true; break;
+        case 'b':
+            bs = strtoul(optarg, NULL, 10);
+            break;
+        case 'd':
+            depth = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            seconds = strtod(optarg, NULL);
+            break;
+        case 'w':
+            write = true;
+            break;
+        case 'm':
+            memory = strtoul(optarg, NULL, 10);
+            break;
         case 'c':
             if (sscanf(optarg, "%d,%d", &cpu[0], &cpu[1]) == 2)
                 break;
             /* fall through */
-        default: usage(opt == 'h' ? stdout : stderr); return opt == 'h' ? 0 : 2;
+        default:
+            usage(opt == 'h' ? stdout : stderr);
+            return opt == 'h' ? 0 : 2;
         }
     }
-    if (!bs || bs > BUF_LEN || !depth || depth > 4096 || seconds <= 0) {
+    if (!bs || bs > BUF_LEN || !depth || depth > 4096 || seconds <= 0 || (memory && memory < bs)) {
         usage(stderr);
         return 2;
     }
@@ -216,11 +333,15 @@ int main(int argc, char **argv)
             die("accept");
         set_up(served);
         bind_cpu(cpu[1]);
+        if (memory)
+            serve_memory(served, bs, write, memory);
         serve(served, request_len, answer_len);
     }
     close(listener);
     set_up(fd);
     bind_cpu(cpu[0]);
+    if (memory)
+        await_ready(fd);
     latency = calloc(1, sizeof(*latency));
     if (!latency)
         die("calloc");
@@ -229,8 +350,10 @@ int main(int argc, char **argv)
     close(fd);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    printf("{\"bs\": %zu, \"depth\": %u, \"rw\": \"%s\", \"iops\": %.0f, \"gb_per_s\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f}\n", bs,
-           depth, write ? "write" : "read", (double)r.nr / r.seconds, (double)r.nr * (double)bs / r.seconds / 1e9,
-           fl_histogram_mean(latency) / 1e3, (double)fl_histogram_percentile(latency, 99) / 1e3);
+    printf("{\"bs\": %zu, \"depth\": %u, \"rw\": \"%s\", \"iops\": %.0f, \"gb_per_s\": %.3f, \"mean_us\": "
+           "%.3f, \"p99_us\": %.3f}\n",
+           bs, depth, write ? "write" : "read", (double)r.nr / r.seconds,
+           (double)r.nr * (double)bs / r.seconds / 1e9, fl_histogram_mean(latency) / 1e3,
+           (double)fl_histogram_percentile(latency, 99) / 1e3);
     return 0;
 }

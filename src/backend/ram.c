@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #include "backend/internal.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/size.h"
 
 #define MIN_ROOM     (UINT64_C(64) << 30)
 #define MAX_ROOM     (UINT64_C(32) << 40) /* x86-64 gives a process 128 TiB of addresses */
 #define ROOM_FACTOR  4
+#define COLD_MIN_LEN (UINT64_C(32) << 20)
 #define HUGE_LEN     (UINT64_C(2) << 20)
 #define HUGE_MIN_LEN (UINT64_C(16) << 20) /* smaller ones gain nothing */
 
@@ -29,6 +31,7 @@ struct ram {
     uint64_t mapped; /* readable and writable; never shrinks */
     uint64_t page_len;
     bool huge;
+    bool cold;                   /* so large that a block is not in the CPU's caches when its turn comes */
     pthread_mutex_t resize_lock; /* mapped, and one resize at a time */
 };
 
@@ -95,6 +98,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
         goto free_ram;
     ram->page_len = (uint64_t)sysconf(_SC_PAGESIZE);
     ram->huge = want_huge(url, url->size);
+    ram->cold = url->size >= COLD_MIN_LEN;
     rc = reserve(ram, url->size);
     if (!rc)
         rc = map_more(ram, url->size);
@@ -170,7 +174,10 @@ static void submit(struct fl_chan *chan, struct fl_bio *bio)
         break;
     case FL_BIO_WRITE:
         for (uint32_t i = 0; i < bio->nr_iov; at += bio->iov[i].iov_len, i++)
-            memcpy(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
+            if (ram->cold)
+                fl_copy_past_caches(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
+            else
+                memcpy(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
         break;
     case FL_BIO_ZERO:
     case FL_BIO_TRIM:

@@ -43,6 +43,24 @@ FL_BYTES_TYPE_(be16, 16, FL_BE_)
 FL_BYTES_TYPE_(be32, 32, FL_BE_)
 FL_BYTES_TYPE_(be64, 64, FL_BE_)
 
+/*
+ * 24 bytes, word by word. A load that spans several stores just made waits until they, and all older ones,
+ * have left the CPU's store buffer: for as long as memory takes, behind a copy into memory that is not in its
+ * caches. Words that were stored as words are passed on at once, so this must not become one wide load.
+ */
+static inline void fl_copy_words24(void *dst, const void *src)
+{
+    uint64_t a, b, c;
+
+    memcpy(&a, src, 8);
+    memcpy(&b, (const uint8_t *)src + 8, 8);
+    memcpy(&c, (const uint8_t *)src + 16, 8);
+    __asm__("" : "+r"(a), "+r"(b), "+r"(c));
+    memcpy(dst, &a, 8);
+    memcpy((uint8_t *)dst + 8, &b, 8);
+    memcpy((uint8_t *)dst + 16, &c, 8);
+}
+
 typedef struct {
     uint8_t b[3];
 } le24;

@@ -502,7 +502,7 @@ static bool queue_header(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_
     len = data_len ? hdr->hdr.pdo : end;
     p = queue_own(s, len);
     if (hlen == sizeof(hdr->resp))
-        memcpy(p, hdr, sizeof(hdr->resp)); /* most of them: three moves and no call */
+        fl_copy_words24(p, hdr); /* most of them */
     else
         memcpy(p, hdr, hlen);
     if (hdgst) {

@@ -394,10 +394,11 @@ static inline void fl_tqueue_finish(struct fl_cmd *cmd, fl_nvme_status status)
         fl_tqueue_finish_slow(cmd, status);
         return;
     }
-    if (!conn->sq_flow_off && ++conn->sqhd >= conn->sq_len)
-        conn->sqhd = 0;
-    cmd->cqe.sqhd = le16_of(conn->sqhd);
-    cmd->cqe.cid = cmd->sqe.cid;
+    if (!conn->sq_flow_off) {
+        if (++conn->sqhd >= conn->sq_len)
+            conn->sqhd = 0;
+        cmd->cqe.sqhd = le16_of(conn->sqhd);
+    }
     fl_cmd_complete(cmd);
 }
 /* cmd->buf of len bytes, then next(cmd): at once or later. cmd->data points to it. */

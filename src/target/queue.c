@@ -76,7 +76,6 @@ void fl_tqueue_finish_slow(struct fl_cmd *cmd, fl_nvme_status status)
     if (!conn->sq_flow_off && ++conn->sqhd >= conn->sq_len)
         conn->sqhd = 0;
     cmd->cqe.sqhd = le16_of(conn->sqhd);
-    cmd->cqe.cid = cmd->sqe.cid;
     cmd->cqe.status = le16_of((uint16_t)(status << 1));
     tio->abort = NULL;
     tio->pair = NULL;
@@ -195,7 +194,7 @@ static void on_command(struct fl_cmd *cmd)
     struct fl_tqueue *q = cmd->conn->user;
     struct fl_tio *tio = fl_tio_of(cmd);
 
-    memset(&cmd->cqe, 0, sizeof(cmd->cqe));
+    cmd->cqe = (struct fl_nvme_cqe){.cid = cmd->sqe.cid};
     cmd->buf = NULL;
     cmd->to_host = false;
     cmd->data_len = 0;

@@ -270,6 +270,8 @@ static inline uint32_t fl_tcp_hdr_set(struct fl_tcp_hdr *hdr, enum fl_tcp_type t
 {
     uint32_t plen = hlen + (hdgst ? FL_TCP_DIGEST_LEN : 0u);
     uint8_t pdo = 0;
+    le64 word;
+
     if (hdgst)
         flags |= FL_TCP_F_HDGST;
     if (data_len) {
@@ -281,11 +283,10 @@ static inline uint32_t fl_tcp_hdr_set(struct fl_tcp_hdr *hdr, enum fl_tcp_type t
             plen += FL_TCP_DIGEST_LEN;
         }
     }
-    hdr->type = (uint8_t)type;
-    hdr->flags = flags;
-    hdr->hlen = hlen;
-    hdr->pdo = pdo;
-    hdr->plen = le32_of(plen);
+    /* in one store: whoever copies it next reads it in one */
+    word = le64_of((uint64_t)type | (uint64_t)flags << 8 | (uint64_t)hlen << 16 | (uint64_t)pdo << 24 |
+                   (uint64_t)plen << 32);
+    memcpy(hdr, &word, sizeof(*hdr));
     return plen;
 }
 
