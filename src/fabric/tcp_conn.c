@@ -2,7 +2,6 @@
 #include "fabric/tcp_conn.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "fabric/tcp_socket.h"
 #include "fabric/tcp_target.h"
 
 #define DEFAULT_SETUP_MS 10000u
@@ -458,7 +458,7 @@ int fl_tcp_conn_create(const struct fl_listen_options *options, int fd, const st
         .maxr2t = options->maxr2t,
         .pda = options->pda,
     };
-    int r, one = 1;
+    int r;
 
     if (!c) {
         close(fd);
@@ -470,8 +470,7 @@ int fl_tcp_conn_create(const struct fl_listen_options *options, int fd, const st
     c->setup_ms = options->setup_timeout_ms ? options->setup_timeout_ms : DEFAULT_SETUP_MS;
     c->close_ms = options->close_timeout_ms ? options->close_timeout_ms : DEFAULT_CLOSE_MS;
     name_ends(c, peer);
-    /* An answer waits for nobody. It fails only for what is not TCP. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    fl_tcp_socket_tune(fd, peer);
     r = fl_tcp_target_init(&c->target, &target);
     if (r < 0)
         goto close_fd;

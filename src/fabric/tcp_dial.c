@@ -2,13 +2,13 @@
 #include "fabric/tcp_dial.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "fabric/tcp_socket.h"
 
 static void note(struct fl_dial *d, uint32_t i, int code)
 {
@@ -23,18 +23,18 @@ static void try_next(struct fl_dial *d, uint64_t now_ns)
     while (d->nr_tried < d->nr_addrs) {
         uint32_t i = d->nr_tried++;
         const struct fl_addr *a = &d->addrs[i];
-        int one = 1, fd = socket(a->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int fd = socket(a->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
             note(d, i, -errno);
             continue;
         }
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         if (connect(fd, (const struct sockaddr *)&a->ss, a->len) < 0 && errno != EINPROGRESS) {
             note(d, i, -errno);
             close(fd);
             continue;
         }
+        fl_tcp_socket_tune(fd, a);
         d->fds[i] = fd;
         d->next_ns = d->nr_tried < d->nr_addrs ? now_ns + FL_DIAL_STAGGER_MS * FL_NS_PER_MS : UINT64_MAX;
         return;
