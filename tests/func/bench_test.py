@@ -86,11 +86,24 @@ def test_verify_finds_wrong_data():
 
 def test_limits():
     with Serve("--ns", "ram:1M,bs=4096", "--nqn", NQN, "--max-depth", 16) as s:
-        refused("bench", s.url, "--depth", 1000, *SHORT, status=FAILED, says=["1000", "at most"])
-        refused("bench", s.url, "--bs", 512, *SHORT, status=FAILED, says=["512", "4096"])
-        refused("bench", s.url, "--bs", "2M", "--depth", 1, *SHORT, status=FAILED, says="no room")
-        refused("bench", s.url, "--jobs", 300, *SHORT, "--depth", 1, status=FAILED, says="300")
+        refused("bench", s.url, "--depth", 1000, *SHORT, status=USAGE, says=["1000", "at most"])
+        refused("bench", s.url, "--bs", 512, *SHORT, status=USAGE, says=["512", "4096"])
+        refused("bench", s.url, "--bs", "2M", "--depth", 1, *SHORT, status=USAGE, says="no room")
+        refused("bench", s.url, "--jobs", 300, *SHORT, "--depth", 1, status=USAGE, says="300")
     refused("bench", s.url, *SHORT, status=UNREACHABLE, says=s.ports[0])
+
+
+def test_a_namespace_that_shrinks():
+    """Says what has happened, not what errno that is."""
+    with Serve("--ns", "ram:64M", "--nqn", NQN) as s:
+        p = subprocess.Popen([EXE, "bench", s.url, "--seconds", "60", "--depth", "4", "--wait", "sleep"], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        wait_until("the load runs", lambda: s.get("/v1/status")["connections"] >= 2)
+        time.sleep(0.3)
+        s.ctl("ns", "resize", 1, "1M", "--force")
+        said = p.communicate(timeout=PATIENCE)[1]
+        assert p.returncode == FAILED and "Invalid argument" not in said and "Numerical" not in said, said
+        assert "has shrunk from 67108864 to 1048576 bytes" in said or "beyond the end of the namespace" in said, said
 
 
 def test_a_target_that_dies():

@@ -20,7 +20,7 @@ def write(text):
         f.write(text)
 
 
-def fails(text, *says, status=FAILED):
+def fails(text, *says, status=USAGE):
     write(text)
     done = refused("serve", "-c", "f.yaml", "--control", "none", status=status, says=says)
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -61,7 +61,7 @@ def test_values():
     fails(GOOD.replace("ram:1M", "ram:1000"), "f.yaml:7:15: ")
     fails(GOOD.replace("null:1G", "file:/no/such/file"), "f.yaml:8:15: ", "/no/such/file", status=NOT_FOUND)
     fails(GOOD.replace("nsid: 5", "nsid: 0"), "f.yaml:9:15: ", "nsid 0", "allowed")
-    fails(GOOD.replace("nsid: 5", "nsid: 1"), "f.yaml:9:15: ", "1")
+    fails(GOOD.replace("nsid: 5", "nsid: 1"), "f.yaml:9:15: ", "1", status=FAILED)
     fails(GOOD.replace("nqn.2026-01.org.example:a", "disk"), "f.yaml:5:10: ", "disk")
     fails(GOOD.replace("tcp://127.0.0.1:0", "tcp://127.0.0.1:99999"), "f.yaml:3:14: ", "99999")
     fails(GOOD.replace("poll: sleep", "poll: fast"), "f.yaml:1:7: ", "adaptive, busy, sleep")

@@ -305,7 +305,7 @@ def test_ctl_speaks_to_people():
         refused(*c, "ns", "add", status=USAGE, says="ns add")
         refused(*c, status=USAGE, says="do what?")
         refused(*c, "ns", "rm", 99, status=NOT_FOUND, says="99")
-        refused(*c, "ns", "add", "ram:x", status=FAILED, says="ram:x")
+        refused(*c, "ns", "add", "ram:x", status=USAGE, says="ram:x")
         refused(*c, "host", "rm", "x", "--keep", "--disconnect", status=USAGE, says="exclude")
         refused("ctl", "--control", "nowhere", "list", status=UNREACHABLE, says=["nowhere", "farlane serve"])
         assert "farlane_uptime_seconds" in s.ctl("metrics").stdout

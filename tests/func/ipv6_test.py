@@ -51,7 +51,7 @@ def test_t15_all_addresses():
 
 def test_t15_refused_forms():
     for bad in ("tcp://[::1", "tcp://[::1]x", "tcp://[1::2::3]", "tcp://[::1]:70000"):
-        refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", bad, status=FAILED, says="::")
+        refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", bad, status=USAGE, says="::")
 
 
 def test_a4_address_that_comes_later():

@@ -53,9 +53,11 @@ def test_bytes_anywhere():
 
 def test_limits_are_named():
     with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
-        refused("read", s.url, "--offset", "2M", status=FAILED, says=["2097152", "1048576"])
-        refused("read", s.url, "--offset", "1M", "--length", 1, status=FAILED, says="1048576")
-        refused("write", s.url, "--offset", "2M", status=FAILED, says="2097152", input="x")
+        refused("read", s.url, "--offset", "2M", status=USAGE,
+                says=["offset 2097152 bytes (2.00 MiB)", "1048576 bytes (1.00 MiB)"])
+        refused("read", s.url, "--offset", "1M", "--length", 1, status=USAGE,
+                says=["1 bytes", "from offset 1048576 bytes", "1048576 bytes (1.00 MiB)"])
+        refused("write", s.url, "--offset", "2M", status=USAGE, says="2097152", input="x")
         refused("write", s.url, "--offset", "1M", status=FAILED, says="longer than", input="x")
         with open("big", "wb") as f:
             f.truncate((1 << 20) + 1)

@@ -5,6 +5,7 @@ import subprocess
 
 from farlane import *
 
+NQN = "nqn.2026-01.org.example:disk"
 COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "sim", "help", "version"]
 
 
@@ -58,16 +59,16 @@ def test_values():
         refused("bench", "ram:1M", option, value, status=USAGE, says=option)
     refused("read", "ram:1M", "--offset", "-1", status=USAGE, says="--offset")
     refused("copy", "ram:1M", "b", "--chunk", "3000", status=USAGE, says="--chunk")
-    refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "tcp://127.0.0.1:0", "--poll", "x", status=FAILED,
+    refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "tcp://127.0.0.1:0", "--poll", "x", status=USAGE,
             says="adaptive, busy, sleep")
-    refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "nowhere", status=FAILED, says="nowhere")
+    refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "nowhere", status=USAGE, says="nowhere")
 
 
 def test_urls():
     for url in ("ram:", "ram:x", "null:1", "nvme+tcp://", "nvme+tcp://h/nqn?ns=0", "nvme+tcp://h/nqn.2026-01.org.example:a?what=1",
                 "http://x/"):
         done = subprocess.run([EXE, "info", url], capture_output=True, text=True)
-        assert done.returncode in (FAILED, NOT_FOUND) and len(done.stderr.splitlines()) == 1, (url, done)
+        assert done.returncode == USAGE and len(done.stderr.splitlines()) == 1, (url, done)
     refused("info", "file:/no/such/file", status=NOT_FOUND, says="/no/such/file")
     refused("bench", "disk.img", status=USAGE, says="file:disk.img")
 
@@ -82,14 +83,63 @@ def test_writes_are_not_an_accident():
 
 
 def test_output_that_cannot_be_written():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([EXE, "info", "ram:1M"], stdout=full, stderr=subprocess.PIPE, text=True)
-        assert done.returncode == FAILED and "standard output" in done.stderr, done
+    """Whatever a command prints: when it is lost, that is a failure."""
+    make_file("a", 1 << 16)
+    with Serve("--ns", "ram:1M", "--nqn", NQN) as s, open("/dev/full", "w") as full:
+        ctl = ["ctl", "--control", s.control]
+        for command in (["--help"], ["-h"], ["help"], ["help", "serve"], ["--version"], ["version"], *([c, "--help"] for c in COMMANDS),
+                        ["info", "ram:1M"], ["info", s.url, "--json"], ["discover", s.discovery], ["discover", s.discovery, "--json"],
+                        ["bench", "ram:1M", "--seconds", "0.1", "--ramp", "0", "--depth", "1"],
+                        ["bench", "ram:1M", "--seconds", "0.1", "--ramp", "0", "--depth", "1", "--json"],
+                        ["copy", "a", "b", "--force"], ["copy", "a", "b", "--force", "--json"], ["sim", "--seeds", "1"],
+                        [*ctl, "list"], [*ctl, "list", "--json"], [*ctl, "status"], [*ctl, "connections"], [*ctl, "save"],
+                        [*ctl, "metrics"], [*ctl, "ns", "add", "ram:1M"], ["serve", "--check", "--ns", "ram:1M", "--control", "none",
+                                                                          "--listen", "tcp://127.0.0.1:0"]):
+            done = subprocess.run([EXE, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+            assert done.returncode == FAILED and "cannot write to standard output" in done.stderr, (command, done)
+        done = subprocess.run([EXE, "read", s.url], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == FAILED and "No space left" in done.stderr, done
     p = subprocess.Popen([EXE, "read", "ram:64M"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False)
     p.stdout.read(10)
     p.stdout.close()
     assert p.wait(PATIENCE) == FAILED and p.stderr.read() == b""
     p.stderr.close()
+
+
+def test_ready_fd_that_is_none():
+    """Whoever waits for the line would wait for ever."""
+    with open("/dev/null") as f:
+        for fd, says in ((999, "not open"), (f.fileno(), "not open for writing")):
+            refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "tcp://127.0.0.1:0", "--ready-fd", fd, status=USAGE,
+                    says=[f"--ready-fd {fd}", says], pass_fds=[f.fileno()])
+    done = subprocess.run(["bash", "-c", 'exec "$@" 1>&-', "bash", EXE, "serve", "--ns", "ram:1M", "--control", "none", "--ready-fd", "1"],
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == USAGE and "--ready-fd 1" in done.stderr, done
+
+
+def test_exit_statuses():
+    """2: what was given cannot be right, in an option, a URL or a configuration. 1: it was right, and it failed."""
+    quiet = ["--control", "none", "--listen", "tcp://127.0.0.1:0"]
+    for bad in (["--poll", "x"], ["--cores", "x"], ["--cores", "9999"], ["--mdts", "5000"], ["--mdts", "x"], ["--capsule", "7"], ["--buffers", "x"],
+                ["--serial", "x" * 21], ["--nqn", "x"], ["--host", "x"], ["--ns", "rom:1M"], ["--ns", "ram:1M,bs=3"], ["--ns", "ram:100"],
+                ["--listen", "udp://127.0.0.1"], ["--listen", "tcp://127.0.0.1:99999"], ["--metrics", "x"], ["--max-depth", "5000"]):
+        refused("serve", "--ns", "ram:1M", *quiet, *bad, status=USAGE, says="")
+    with open("bad.yaml", "w") as f:
+        f.write("colour: red\n")
+    refused("serve", "-c", "bad.yaml", *quiet, status=USAGE, says="bad.yaml:1:1")
+    for url in ("ram:x", "ram:100", "disk.img", "nvme+tcp://h:99999/nqn.2026-01.org.example:a", "nvme+tcp://h/x"):
+        for command in ("info", "read"):
+            refused(command, url, status=USAGE, says="")
+    refused("write", "ram:x", status=USAGE, says="", input="")
+    refused("discover", "file:x", status=USAGE, says="")
+    refused("copy", "ram:x", "b", status=USAGE, says="")
+    refused("bench", "ram:x", status=USAGE, says="")
+    refused("serve", *quiet, "--ns", "file:/no/such/file", status=NOT_FOUND, says="/no/such/file")
+    with Serve("--ns", "ram:1M") as s:
+        refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", f"tcp://127.0.0.1:{s.ports[0]}", status=FAILED, says="listen")
+        for bad in (["ns", "add", "rom:1M"], ["ns", "resize", "1", "x"], ["host", "add", "x"], ["listener", "add", "x"]):
+            refused("ctl", "--control", s.control, *bad, status=USAGE, says="")
+        refused("ctl", "--control", s.control, "ns", "add", "ram:1M", "--nsid", 1, status=FAILED, says="already")
 
 
 def test_completion():

@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "bench.h"
 #include "bench_clock.h"
+#include "endpoint.h"
 
 #define MEASURED_SPIN 2000u /* adaptive: polls in vain before sleeping */
 
@@ -32,6 +33,7 @@ struct op {
 /* What threads share is read-only but for phase and failure. */
 struct bench {
     struct fl_device *dev;
+    const struct fl_device_info *info;
     const struct bench_spec *spec;
     uint32_t sector, depth;
     uint32_t queue_depth; /* commands: an I/O that is split takes several */
@@ -93,6 +95,15 @@ static void fail(struct bench *b, int code, const struct fl_error *err, const ch
     pthread_mutex_unlock(&b->err_lock);
 }
 
+static void io_failed(struct bench *b, const struct fl_io *io, int code)
+{
+    struct fl_error err = {0};
+
+    code = device_io_error(b->dev, b->info, io->op == FL_IO_READ ? "cannot read" : "cannot write to", code,
+                           io->nvme_status, &err);
+    fail(b, code, &err, NULL);
+}
+
 /* ---- one I/O ---- */
 
 static uint64_t next_random(struct job *j)
@@ -134,7 +145,7 @@ static void start(struct job *j, struct op *op, uint64_t now)
     op->start = now;
     rc = fl_submit(j->queue, &op->io);
     if (rc < 0)
-        fail(j->b, rc, NULL, "an I/O was not taken");
+        io_failed(j->b, &op->io, rc);
     else
         j->in_flight++;
 }
@@ -166,7 +177,7 @@ static void done(struct fl_io *io, int result)
     }
     if (fl_unlikely(result < 0)) {
         if (!j->stopping)
-            fail(j->b, result, NULL, io->op == FL_IO_READ ? "a read failed" : "a write failed");
+            io_failed(j->b, io, result);
         return;
     }
     if (j->measuring) {
@@ -232,7 +243,7 @@ static void work(struct job *j)
         j->stamp = 0;
         n = fl_queue_poll(j->queue);
         if (n < 0)
-            fail(j->b, n, NULL, "the connection is lost");
+            io_failed(j->b, &j->ops[0].io, n);
         else if (n == 0)
             in_vain(j, &spins);
         else
@@ -406,6 +417,7 @@ int bench_run(struct fl_device *dev, const struct fl_device_info *info, const st
               pid_t target, struct bench_result *result, struct fl_error *err)
 {
     struct bench b = {.dev = dev,
+                      .info = info,
                       .spec = spec,
                       .sector = info->block_len,
                       .depth = result->depth,

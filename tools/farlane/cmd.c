@@ -21,7 +21,8 @@ void cmd_complain(const char *fmt, ...)
     va_end(args);
     fflush(stdout);
     /* it may quote what a peer said */
-    fprintf(stderr, "%sfarlane:%s %s\n", term_on(stderr, TERM_RED), term_off(stderr), fl_utf8_make_harmless(text));
+    fprintf(stderr, "%sfarlane:%s %s\n", term_on(stderr, TERM_RED), term_off(stderr),
+            fl_utf8_make_harmless(text));
 }
 
 int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
@@ -61,6 +62,10 @@ int cmd_exit_status(int code)
         return EXIT_NOT_FOUND;
     case EILSEQ:
         return EXIT_DIFFERENT;
+    case EINVAL:
+    case ERANGE:
+    case EPROTONOSUPPORT:
+        return EXIT_USAGE;
     default:
         return EXIT_FAILED;
     }
@@ -70,6 +75,23 @@ int cmd_fail(const struct fl_error *err, int code)
 {
     cmd_complain("%s", err && err->text[0] ? err->text : strerror(-code));
     return cmd_exit_status(code);
+}
+
+int cmd_finish(int status)
+{
+    const bool lost = ferror(stdout) != 0; /* errno is long gone then */
+    const char *why = "some of it was lost";
+
+    if (fflush(stdout) != 0) {
+        /* Whoever reads has read enough (head -1): nothing to say. */
+        if (errno == EPIPE)
+            return status == EXIT_OK ? EXIT_FAILED : status;
+        why = strerror(errno);
+    } else if (!lost) {
+        return status;
+    }
+    cmd_complain("cannot write to standard output: %s", why);
+    return status == EXIT_OK ? EXIT_FAILED : status;
 }
 
 /* ---- options ---- */

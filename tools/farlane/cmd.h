@@ -14,11 +14,12 @@
 enum {
     EXIT_OK = 0,
     EXIT_FAILED = 1,
-    EXIT_USAGE = 2,
+    EXIT_USAGE = 2,       /* also: a value that is not possible, in an option, a URL or a configuration */
     EXIT_UNREACHABLE = 3, /* nobody there: refused, no route, no answer, no such host name */
     EXIT_DENIED = 4,      /* there, but not for this user or host */
     EXIT_NOT_FOUND = 5,   /* no such subsystem, namespace, file */
     EXIT_DIFFERENT = 6,   /* --verify found other data than were written */
+    EXIT_SIGNALLED = 128, /* plus the number of the signal that interrupted it */
 };
 
 struct cmd_option {
@@ -43,7 +44,8 @@ struct cmd {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns an exit status */
 };
 
-extern const struct cmd cmd_serve, cmd_ctl, cmd_discover, cmd_info, cmd_read, cmd_write, cmd_copy, cmd_bench, cmd_sim;
+extern const struct cmd cmd_serve, cmd_ctl, cmd_discover, cmd_info, cmd_read, cmd_write, cmd_copy, cmd_bench,
+    cmd_sim;
 
 /* Goes over argv; operands may stand between options. */
 struct cmd_args {
@@ -78,7 +80,12 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...) FL_PRINTF(2, 3);
 void cmd_complain(const char *fmt, ...) FL_PRINTF(1, 2);
 /* Prints the error and returns the exit status that belongs to its code. */
 int cmd_fail(const struct fl_error *err, int code);
+/* The one place where errnos become exit statuses. -EINVAL and -ERANGE are values that somebody gave and that
+ * cannot be right: they must not be handed here for what went wrong in an I/O. */
 int cmd_exit_status(int code);
+/* The end of every command: a result that could not be written is no result. Returns the status to leave
+ * with. */
+int cmd_finish(int status);
 
 /* The entry of a NULL-terminated list that is nearest to what was typed, or NULL when none is near. */
 const char *cmd_nearest(const char *typed, const char *const *names);

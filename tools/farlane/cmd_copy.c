@@ -52,7 +52,8 @@ static int open_both(struct copy *c, struct fl_error *err)
     if (fl_url_has_scheme(c->dst))
         rc = endpoint_open_device(&c->to, c->dst, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len,
                                   err);
-    else
+    pump_catch_signals(); /* from here on, an interrupt must not leave half a file behind */
+    if (!fl_url_has_scheme(c->dst))
         rc = endpoint_open_sink_file(&c->to, c->dst, c->force, err);
     if (rc < 0)
         endpoint_close(&c->from);
@@ -162,6 +163,17 @@ static void report(const struct copy *c)
     }
 }
 
+/* Half a file would be taken for a whole one. */
+static void clean_up(const struct copy *c, int rc, struct fl_error *err)
+{
+    if (!c->to.created)
+        fl_error_wrap(err, rc, "%s is now incomplete", c->dst);
+    else if (unlink(c->dst) == 0)
+        fl_error_wrap(err, rc, "%s was not complete, and is removed", c->dst);
+    else
+        fl_error_wrap(err, rc, "%s is not complete, and cannot be removed (%s)", c->dst, strerror(errno));
+}
+
 static int copy(struct copy *c)
 {
     struct fl_error err = {0};
@@ -176,19 +188,22 @@ static int copy(struct copy *c)
     if (rc == 0) {
         c->crc = calloc(c->from.len / c->chunk_len + 1, sizeof(*c->crc));
         rc = c->crc ? move(c, &err) : -ENOMEM;
-        if (rc < 0 && c->to.created)
-            unlink(c->dst); /* half a file would be taken for a whole one */
-        else if (rc < 0)
-            fl_error_wrap(&err, rc, "%s is now incomplete", c->dst);
+        if (rc < 0)
+            clean_up(c, rc, &err);
     }
-    if (rc == 0 && c->verify)
+    if (rc == 0 && c->verify) {
         rc = verify(c, &err);
+        if (rc == -EINTR)
+            fl_error_wrap(&err, rc, "%s is written, but was not read back to its end", c->dst);
+    }
     if (rc == 0)
         report(c);
     free(c->crc);
     endpoint_close(&c->from);
     endpoint_close(&c->to);
-    return rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
+    if (rc == -EINTR)
+        cmd_complain("%s", err.text);
+    return rc == -EINTR ? EXIT_SIGNALLED + pump_signal() : rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
 }
 
 static bool take_option(const struct cmd_args *args, int id, struct copy *c)
@@ -247,7 +262,11 @@ static int run(int argc, char **argv)
         return cmd_usage(&cmd_copy, "from where to where? farlane %s", cmd_copy.usage);
     if (!strcmp(c.src, c.dst))
         return cmd_usage(&cmd_copy, "SRC and DST are the same");
-    pump_catch_signals();
+    if (!strcmp(c.src, "-") || !strcmp(c.dst, "-"))
+        return cmd_usage(
+            &cmd_copy,
+            "'-' is no file: for standard input and output there are farlane write and farlane read; a file "
+            "of that name is ./-");
     return copy(&c);
 }
 
@@ -258,6 +277,9 @@ const struct cmd cmd_copy = {
     .details = "SRC and DST are each a path or the URL of a namespace. A file that DST names is made; a "
                "namespace has to be as large as\n"
                "SRC at least, which is looked at before anything is written. What was copied is flushed.\n"
+               "Standard input and output are for farlane write and farlane read. An interrupted copy "
+               "removes the file that it\n"
+               "began, and leaves with 130.\n"
                "\n"
                "Examples:\n"
                "  farlane copy disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --verify\n"

@@ -83,6 +83,8 @@ static int refused(const struct ctl_answer *answer)
     cmd_complain("%s", message ? message : "the target refused, and did not say why");
     if (code && !strcmp(code, "ENOENT"))
         return EXIT_NOT_FOUND;
+    if (code && !strcmp(code, "EINVAL"))
+        return EXIT_USAGE;
     if (code && (!strcmp(code, "EACCES") || !strcmp(code, "EPERM")))
         return EXIT_DENIED;
     return EXIT_FAILED;

@@ -24,36 +24,14 @@ static const struct cmd_option info_options[] = {
 };
 
 struct info_args {
-    const char *url;
+    struct url_args base;
     bool json;
-    struct fl_device_options device;
 };
 
-/* 0, or an exit status plus 1. */
-static int take_args(const struct cmd *cmd, int argc, char **argv, struct info_args *a)
+static bool take_option(const struct cmd_args *args, int id, struct url_args *base)
 {
-    struct cmd_args args;
-    bool bad = false;
-    int id;
-
-    cmd_args_init(&args, cmd, argc, argv);
-    while ((id = cmd_args_next(&args)) != CMD_DONE && !bad) {
-        if (id == CMD_BAD || id == CMD_HELP)
-            return cmd_args_status(id) + 1;
-        if (device_option(&args, id, &a->device, &bad))
-            continue;
-        if (id == OPT_JSON)
-            a->json = true;
-        else if (a->url)
-            bad = cmd_usage(cmd, "one URL is enough: '%s' is too much", args.arg);
-        else
-            a->url = args.arg;
-    }
-    if (bad)
-        return EXIT_USAGE + 1;
-    if (!a->url)
-        return cmd_usage(cmd, "which URL? farlane %s", cmd->usage) + 1;
-    return 0;
+    FL_CONTAINER_OF(base, struct info_args, base)->json |= id == OPT_JSON;
+    return true;
 }
 
 static void print_json(json_t *json)
@@ -142,7 +120,7 @@ static int list_namespaces(const struct info_args *a, struct fl_error *err)
     json_t *list = json_array();
     int rc, i;
 
-    rc = nsids ? fl_subsystem_open(a->url, &a->device, &dev, err) : -ENOMEM;
+    rc = nsids ? fl_subsystem_open(a->base.url, &a->base.device, &dev, err) : -ENOMEM;
     if (rc < 0) {
         free(nsids);
         json_decref(list);
@@ -153,7 +131,7 @@ static int list_namespaces(const struct info_args *a, struct fl_error *err)
     for (i = 0; i < rc; i++) {
         char url[1100];
 
-        snprintf(url, sizeof(url), "%s%sns=%u", a->url, strchr(a->url, '?') ? "&" : "?", nsids[i]);
+        snprintf(url, sizeof(url), "%s%sns=%u", a->base.url, strchr(a->base.url, '?') ? "&" : "?", nsids[i]);
         if (a->json)
             json_array_append_new(list, json_pack("{s:I, s:s}", "nsid", (json_int_t)nsids[i], "url", url));
         else if (i == 0)
@@ -188,12 +166,12 @@ static int run_info(int argc, char **argv)
     struct fl_device_info info;
     struct fl_error err = {0};
     struct fl_device *dev;
-    int rc = take_args(&cmd_info, argc, argv, &a);
+    int rc = url_args_take(&cmd_info, argc, argv, &a.base, take_option);
 
     if (rc)
         return rc - 1;
-    rc = fl_device_open(a.url, &a.device, &dev, &err);
-    if (rc < 0 && (rc == -ENOENT || rc == -EINVAL || rc == -ENOTUNIQ) && names_subsystem_only(a.url)) {
+    rc = fl_device_open(a.base.url, &a.base.device, &dev, &err);
+    if (rc < 0 && (rc == -ENOENT || rc == -EINVAL || rc == -ENOTUNIQ) && names_subsystem_only(a.base.url)) {
         struct fl_error second = {0};
 
         if (list_namespaces(&a, &second) == 0)
@@ -265,17 +243,17 @@ static int run_discover(int argc, char **argv)
     struct fl_discovered *entries = NULL;
     struct fl_error err = {0};
     uint32_t nr = 0;
-    int rc = take_args(&cmd_discover, argc, argv, &a);
+    int rc = url_args_take(&cmd_discover, argc, argv, &a.base, take_option);
 
     if (rc)
         return rc - 1;
-    rc = fl_discover(a.url, &a.device, &entries, &nr, &err);
+    rc = fl_discover(a.base.url, &a.base.device, &entries, &nr, &err);
     if (rc < 0)
         return cmd_fail(&err, rc);
     if (a.json)
         print_entries_json(entries, nr);
     else if (nr == 0)
-        printf("%s answers, and shows nothing to this host\n", a.url);
+        printf("%s answers, and shows nothing to this host\n", a.base.url);
     else
         print_entries(entries, nr);
     free(entries);

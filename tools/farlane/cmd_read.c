@@ -31,52 +31,45 @@ static const struct cmd_option write_options[] = {
 };
 
 struct transfer_args {
-    const char *url;
+    struct url_args base;
     uint64_t off, len;
     bool has_len, force, quiet;
-    struct fl_device_options device;
 };
 
-/* 0, or an exit status plus 1. */
-static int take_args(const struct cmd *cmd, int argc, char **argv, struct transfer_args *t)
+static bool take_option(const struct cmd_args *args, int id, struct url_args *base)
 {
-    struct cmd_args args;
-    bool bad = false;
-    int id;
+    struct transfer_args *t = FL_CONTAINER_OF(base, struct transfer_args, base);
 
-    cmd_args_init(&args, cmd, argc, argv);
-    while ((id = cmd_args_next(&args)) != CMD_DONE && !bad) {
-        if (id == CMD_BAD || id == CMD_HELP)
-            return cmd_args_status(id) + 1;
-        if (device_option(&args, id, &t->device, &bad))
-            continue;
-        if (id == OPT_OFFSET)
-            bad = !cmd_args_size(&args, &t->off);
-        else if (id == OPT_LENGTH)
-            bad = !(t->has_len = cmd_args_size(&args, &t->len));
-        else if (id == 'f')
-            t->force = true;
-        else if (id == 'q')
-            t->quiet = true;
-        else if (t->url)
-            bad = cmd_usage(cmd, "one URL is enough: '%s' is too much", args.arg);
-        else
-            t->url = args.arg;
+    switch (id) {
+    case OPT_OFFSET:
+        return cmd_args_size(args, &t->off);
+    case OPT_LENGTH:
+        return t->has_len = cmd_args_size(args, &t->len);
+    case 'f':
+        return t->force = true;
+    default:
+        return t->quiet = true;
     }
-    if (bad)
-        return EXIT_USAGE + 1;
-    if (!t->url)
-        return cmd_usage(cmd, "which namespace? farlane %s", cmd->usage) + 1;
-    return 0;
 }
 
 static int too_far(const struct endpoint *e, uint64_t off, struct fl_error *err)
 {
-    char size[FL_SIZE_TEXT_LEN];
+    char at[FL_SIZE_TEXT_LEN], size[FL_SIZE_TEXT_LEN];
 
-    return fl_error_set(err, -ERANGE,
-                        "offset %" PRIu64 " lies behind the end of %s, which has %" PRIu64 " bytes (%s)", off,
-                        e->name, e->len, fl_size_format(e->len, size));
+    return fl_error_set(err, -EINVAL,
+                        "offset %" PRIu64 " bytes (%s) lies behind the end of %s, which has %" PRIu64
+                        " bytes (%s)",
+                        off, fl_size_format(off, at), e->name, e->len, fl_size_format(e->len, size));
+}
+
+static int too_long(const struct endpoint *e, uint64_t off, uint64_t len, struct fl_error *err)
+{
+    char more[FL_SIZE_TEXT_LEN], size[FL_SIZE_TEXT_LEN];
+
+    return fl_error_set(err, -EINVAL,
+                        "%" PRIu64 " bytes (%s) from offset %" PRIu64
+                        " bytes on reach behind the end of %s, which has %" PRIu64 " bytes (%s)",
+                        len, fl_size_format(len, more), off, e->name, e->len, fl_size_format(e->len, size));
 }
 
 /* ---- read ---- */
@@ -88,19 +81,21 @@ static int run_read(int argc, char **argv)
     struct pump_options pump = {.from = &from, .to = &to, .depth = PUMP_DEPTH, .chunk_len = PUMP_CHUNK_LEN};
     struct pump_result result;
     struct fl_error err = {0};
-    int rc = take_args(&cmd_read, argc, argv, &t);
+    int rc = url_args_take(&cmd_read, argc, argv, &t.base, take_option);
 
     if (rc)
         return rc - 1;
     if (isatty(STDOUT_FILENO) == 1 && !t.force)
         return cmd_usage(&cmd_read,
                          "standard output is a terminal: redirect it (> FILE, | hexdump -C), or say --force");
-    rc = endpoint_open_device(&from, t.url, &t.device, PUMP_DEPTH, PUMP_CHUNK_LEN, &err);
+    rc = endpoint_open_device(&from, t.base.url, &t.base.device, PUMP_DEPTH, PUMP_CHUNK_LEN, &err);
     if (rc < 0)
         return cmd_fail(&err, rc);
     endpoint_stream(&to, STDOUT_FILENO, "standard output");
-    if (t.off > from.len || (t.has_len && t.len > from.len - t.off))
-        rc = too_far(&from, t.off > from.len ? t.off : t.off + t.len, &err);
+    if (t.off > from.len)
+        rc = too_far(&from, t.off, &err);
+    else if (t.has_len && t.len > from.len - t.off)
+        rc = too_long(&from, t.off, t.len, &err);
     pump.from_off = t.off;
     pump.len = t.has_len ? t.len : from.len - t.off;
     if (rc == 0)
@@ -147,7 +142,8 @@ static int write_stream(struct endpoint *to, const struct transfer_args *t, stru
 
         if (at >= 0 && st.st_size > at && (uint64_t)(st.st_size - at) > to->len - t->off)
             return fl_error_set(err, -ENOSPC,
-                                "%" PRIu64 " bytes do not fit: %s has %" PRIu64 " from offset %" PRIu64 " on",
+                                "%" PRIu64 " bytes do not fit: %s has %" PRIu64 " bytes from offset %" PRIu64
+                                " on",
                                 (uint64_t)(st.st_size - at), to->name, to->len - t->off, t->off);
     }
     pump.len = UINT64_MAX;
@@ -165,13 +161,13 @@ static int run_write(int argc, char **argv)
     struct transfer_args t = {0};
     struct endpoint to;
     struct fl_error err = {0};
-    int rc = take_args(&cmd_write, argc, argv, &t);
+    int rc = url_args_take(&cmd_write, argc, argv, &t.base, take_option);
 
     if (rc)
         return rc - 1;
     if (isatty(STDIN_FILENO) == 1)
         return cmd_usage(&cmd_write, "standard input is a terminal: redirect it (< FILE)");
-    rc = endpoint_open_device(&to, t.url, &t.device, PUMP_DEPTH, PUMP_CHUNK_LEN, &err);
+    rc = endpoint_open_device(&to, t.base.url, &t.base.device, PUMP_DEPTH, PUMP_CHUNK_LEN, &err);
     if (rc < 0)
         return cmd_fail(&err, rc);
     rc = write_stream(&to, &t, &err);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +99,19 @@ static bool take_count(const struct cmd_args *args, uint64_t min, uint64_t max, 
     return true;
 }
 
+/* Whoever waits for the line would wait for ever. */
+static bool take_ready_fd(const struct cmd_args *args, int fd, struct serve_args *a)
+{
+    const int flags = fcntl(fd, F_GETFL);
+
+    a->ready_fd = fd;
+    if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+        return true;
+    cmd_usage(args->cmd, "--ready-fd %d: this descriptor is %s", fd,
+              flags < 0 ? "not open" : "not open for writing");
+    return false;
+}
+
 static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
 {
     uint64_t v;
@@ -166,8 +181,7 @@ static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
     case OPT_READY_FD:
         if (!cmd_args_number(args, 1, 1 << 20, &v))
             return false;
-        a->ready_fd = (int)v;
-        return true;
+        return take_ready_fd(args, (int)v, a);
     default:
         cmd_usage(&cmd_serve, "'%s' is not an option; a namespace is given by --ns %s", args->arg, args->arg);
         return false;
@@ -438,14 +452,19 @@ static void show(struct server *s, const struct serve_args *a, const struct serv
 
     if (!a->json) {
         serve_show(s, &ways);
-        return;
+    } else {
+        json = serve_show_json(s, &ways);
+        text = json_dumps(json, JSON_COMPACT);
+        puts(text ? text : "{}");
+        free(text);
+        json_decref(json);
     }
-    json = serve_show_json(s, &ways);
-    text = json_dumps(json, JSON_COMPACT);
-    puts(text ? text : "{}");
-    fflush(stdout);
-    free(text);
-    json_decref(json);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return;
+    /* It was closed by whoever started this, or is of no use: hosts are served all the same. */
+    FL_WARN("cannot tell on standard output what is served: %s", strerror(errno));
+    __fpurge(stdout);
+    clearerr(stdout);
 }
 
 /* ---- all ---- */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "host/status.h"
 
 bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad)
 {
@@ -28,6 +30,34 @@ bool device_option(const struct cmd_args *args, int id, struct fl_device_options
     default:
         return false;
     }
+}
+
+int url_args_take(const struct cmd *cmd, int argc, char **argv, struct url_args *base,
+                  bool (*take)(const struct cmd_args *args, int id, struct url_args *base))
+{
+    struct cmd_args args;
+    int id;
+
+    cmd_args_init(&args, cmd, argc, argv);
+    while ((id = cmd_args_next(&args)) != CMD_DONE) {
+        bool bad = false;
+
+        if (id == CMD_BAD || id == CMD_HELP)
+            return cmd_args_status(id) + 1;
+        if (device_option(&args, id, &base->device, &bad))
+            ;
+        else if (id != CMD_OPERAND)
+            bad = !take(&args, id, base);
+        else if (base->url)
+            bad = cmd_usage(cmd, "one URL is enough: '%s' is too much", args.arg);
+        else
+            base->url = args.arg;
+        if (bad)
+            return EXIT_USAGE + 1;
+    }
+    if (!base->url)
+        return cmd_usage(cmd, "which URL? farlane %s", cmd->usage) + 1;
+    return 0;
 }
 
 static void reset(struct endpoint *e, enum endpoint_kind kind, const char *name)
@@ -74,7 +104,8 @@ int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_er
     if ((!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) || end < 0) {
         close(e->fd);
         e->fd = -1;
-        return fl_error_set(err, -EINVAL, "%s is %s: a file, a block device or a URL is needed", path,
+        return fl_error_set(err, S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE,
+                            "%s is %s: a file, a block device or a URL is needed", path,
                             S_ISDIR(st.st_mode) ? "a folder" : "a stream without a size");
     }
     e->len = (uint64_t)end;
@@ -121,6 +152,21 @@ void endpoint_stream(struct endpoint *e, int fd, const char *name)
     reset(e, ENDPOINT_STREAM, name);
     e->fd = fd;
     e->len = UINT64_MAX;
+}
+
+int device_io_error(struct fl_device *dev, const struct fl_device_info *info, const char *what, int code,
+                    uint16_t nvme_status, struct fl_error *err)
+{
+    char cause[FL_STATUS_TEXT_LEN];
+    struct fl_device_info now;
+
+    fl_device_info(dev, &now);
+    if ((code == -EINVAL || code == -ERANGE) && now.len < info->len)
+        return fl_error_set(err, -EIO, "%s %s: it has shrunk from %" PRIu64 " to %" PRIu64 " bytes meanwhile",
+                            what, info->url, info->len, now.len);
+    fl_error_set(err, code, "%s %s: %s%s%s", what, info->url, fl_io_result_text(code, nvme_status, cause),
+                 *now.reason ? ": " : "", now.reason);
+    return code == -EINVAL || code == -ERANGE ? -EIO : code;
 }
 
 int endpoint_sync(struct endpoint *e, struct fl_error *err)

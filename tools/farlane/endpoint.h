@@ -12,14 +12,26 @@
 
 /* Options of every command that opens namespaces. */
 enum { OPT_HOSTNQN = 200, OPT_CONNECT_TIMEOUT };
-#define DEVICE_OPTIONS                                                                      \
-    {OPT_HOSTNQN, "hostnqn", "NQN",                                                         \
-     "connect under this name, default the machine's or one kept for this user"},           \
-    {                                                                                       \
-        OPT_CONNECT_TIMEOUT, "timeout", "SECONDS", "give up connecting after it, default 5" \
+#define DEVICE_OPTIONS                                                                 \
+    {OPT_HOSTNQN, "hostnqn", "NQN",                                                    \
+     "connect under this name, default the machine's or one kept for this user"},      \
+    {                                                                                  \
+        OPT_CONNECT_TIMEOUT, "timeout", "SECONDS",                                     \
+            "give up when a step of connecting is not answered for so long, default 5" \
     }
 /* True if the option was one of them and right; *bad: it was wrong, and a message printed. */
 bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad);
+
+/* What commands that take one URL have in common. */
+struct url_args {
+    const char *url;
+    struct fl_device_options device;
+};
+
+/* Takes the URL and the options of every such command, and the others by take(): false is wrong usage, with a
+ * message printed. 0, or an exit status plus 1. */
+int url_args_take(const struct cmd *cmd, int argc, char **argv, struct url_args *base,
+                  bool (*take)(const struct cmd_args *args, int id, struct url_args *base));
 
 enum endpoint_kind { ENDPOINT_DEVICE, ENDPOINT_FILE, ENDPOINT_STREAM, ENDPOINT_NONE };
 
@@ -43,6 +55,10 @@ int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_er
 /* Makes the file, or takes what is there if `overwrite`. Block devices are written in place. */
 int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err);
 void endpoint_stream(struct endpoint *e, int fd, const char *name);
+/* What an I/O failed of, with what is known of the device by now: info is what it was when it was opened.
+ * Returns the error's code, never -EINVAL or -ERANGE: nobody gave a wrong value. */
+int device_io_error(struct fl_device *dev, const struct fl_device_info *info, const char *what, int code,
+                    uint16_t nvme_status, struct fl_error *err);
 /* Everything written is durable afterwards. */
 int endpoint_sync(struct endpoint *e, struct fl_error *err);
 void endpoint_close(struct endpoint *e);

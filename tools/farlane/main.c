@@ -36,17 +36,18 @@ static const struct cmd *const commands[] = {
     &cmd_copy,  &cmd_bench, &cmd_sim,      &cmd_help_, &cmd_version,
 };
 
-static const char overview[] = "URLs of namespaces:\n"
-                               "  nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1]   on another machine\n"
-                               "  file:PATH   ram:SIZE   null:SIZE                    on this one\n"
-                               "\n"
-                               "Try it in two terminals:\n"
-                               "  farlane serve --ns ram:1G\n"
-                               "  farlane discover nvme+tcp://127.0.0.1\n"
-                               "\n"
-                               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not reachable, 4 not "
-                               "allowed, 5 not found, 6 data differ.\n"
-                               "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
+static const char overview[] =
+    "URLs of namespaces:\n"
+    "  nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1]   on another machine\n"
+    "  file:PATH   ram:SIZE   null:SIZE                    on this one\n"
+    "\n"
+    "Try it in two terminals:\n"
+    "  farlane serve --ns ram:1G\n"
+    "  farlane discover nvme+tcp://127.0.0.1\n"
+    "\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage or value, 3 not reachable, 4 not "
+    "allowed, 5 not found, 6 data differ.\n"
+    "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
 
 static void print_overview(FILE *f)
 {
@@ -122,13 +123,10 @@ static void occupy_standard_fds(void)
             return;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const struct cmd *cmd;
-    int status;
 
-    occupy_standard_fds();
-    signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_overview(stderr);
         return EXIT_USAGE;
@@ -144,11 +142,12 @@ int main(int argc, char **argv)
         cmd_help(cmd);
         return EXIT_OK;
     }
-    status = cmd->run(argc - 1, argv + 1);
-    /* A result that could not be written is no result. */
-    if (fflush(stdout) != 0 && status == EXIT_OK && errno != EPIPE) {
-        cmd_complain("cannot write to standard output: %s", strerror(errno));
-        status = EXIT_FAILED;
-    }
-    return status;
+    return cmd->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    occupy_standard_fds();
+    signal(SIGPIPE, SIG_IGN);
+    return cmd_finish(run(argc, argv));
 }

@@ -55,11 +55,21 @@ void pump_catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-static void fail(struct pump *p, int code, const char *what, const struct endpoint *e)
+int pump_signal(void)
 {
+    return interrupted;
+}
+
+static void fail(struct pump *p, int code, uint16_t nvme_status, const char *what, const struct endpoint *e)
+{
+    if (code == -EINTR)
+        fl_error_set(p->err, code, "interrupted");
+    else if (e->kind == ENDPOINT_DEVICE)
+        code = device_io_error(e->dev, &e->info, what, code, nvme_status, p->err);
+    else
+        fl_error_set(p->err, code, "%s %s: %s", what, e->name, strerror(-code));
     if (!p->failed)
         p->failed = code;
-    fl_error_set(p->err, code, "%s %s: %s", what, e->name, strerror(-code));
 }
 
 /* ---- reading ---- */
@@ -88,7 +98,7 @@ static void read_done(struct fl_io *io, int result)
     s->pump->reading--;
     if (result < 0) {
         s->state = FREE;
-        fail(s->pump, result, "cannot read", s->pump->o->from);
+        fail(s->pump, result, io->nvme_status, "cannot read", s->pump->o->from);
         return;
     }
     note_full(s);
@@ -137,13 +147,13 @@ static bool read_now(struct pump *p, struct slot *s)
     ssize_t n = read_some(p->o->from, s->data, s->len, p->o->from_off + s->at);
 
     if (n < 0) {
-        fail(p, (int)n, "cannot read", p->o->from);
+        fail(p, (int)n, 0, "cannot read", p->o->from);
         return false;
     }
     if (n < (ssize_t)s->len) {
         p->eof = true;
         if (p->o->len != UINT64_MAX) {
-            fail(p, -EIO, "has ended before its size:", p->o->from);
+            fail(p, -EIO, 0, "has ended before its size:", p->o->from);
             return false;
         }
     }
@@ -192,7 +202,7 @@ static bool start_read(struct pump *p)
         if (rc == -EAGAIN)
             return false;
         if (rc < 0) {
-            fail(p, rc, "cannot read", o->from);
+            fail(p, rc, 0, "cannot read", o->from);
             return false;
         }
         s->state = READING;
@@ -220,7 +230,7 @@ static void write_done(struct fl_io *io, int result)
     s->pump->writing--;
     if (result < 0) {
         s->state = FREE;
-        fail(s->pump, result, "cannot write to", s->pump->o->to);
+        fail(s->pump, result, io->nvme_status, "cannot write to", s->pump->o->to);
         return;
     }
     note_written(s);
@@ -290,7 +300,7 @@ static bool start_write(struct pump *p, struct slot *s)
         rc = o->to->kind == ENDPOINT_NONE ? 0 : write_all(o->to, s->data, s->len, o->to_off + s->at);
     }
     if (rc < 0) {
-        fail(p, rc, "cannot write to", o->to);
+        fail(p, rc, 0, "cannot write to", o->to);
         return false;
     }
     p->out_seq++;
@@ -308,7 +318,7 @@ static bool poll_queue(struct pump *p, struct endpoint *e)
         return false;
     n = fl_queue_poll(e->queue);
     if (n < 0) {
-        fail(p, n, "lost the connection to", e);
+        fail(p, n, 0, "lost the connection to", e);
         p->lost = true;
     }
     return n > 0;
@@ -407,8 +417,8 @@ int pump_run(const struct pump_options *options, struct pump_result *result, str
         fl_error_set(err, rc, "out of memory: %u buffers of %u bytes", options->depth, options->chunk_len);
     while (rc == 0 && !finished(&p)) {
         if (interrupted && !p.failed) {
-            p.failed = -EINTR;
-            fl_error_set(err, -EINTR, "interrupted");
+            p.failed = fl_error_set(err, -EINTR, "interrupted");
+            p.lost = true; /* what is in flight may be stuck: it is cut off */
         }
         if (!turn(&p))
             wait_for_queues(&p);

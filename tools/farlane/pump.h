@@ -38,5 +38,6 @@ int pump_run(const struct pump_options *options, struct pump_result *result, str
 
 /* SIGINT and SIGTERM end pump_run instead of the process. */
 void pump_catch_signals(void);
+int pump_signal(void); /* the one that interrupted; 0: none */
 
 #endif

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that must not get what is not meant for them: closed standard streams, one file by two names, files that are served, streams,
+copies that are cut short."""
+import pathlib
+import stat
+
+from farlane import *
+
+NQN = "nqn.2026-01.org.example:disk"
+
+
+def test_log_with_closed_streams_stays_out_of_a_served_file():
+    """With standard streams closed, the next file that is opened would be standard error, and each line of the log a write to it."""
+    for closed in ("0<&- 1>&- 2>&-", "2>&-", "0<&- 2>&-", "1>&- 2>&-"):
+        make_file("disk", 1 << 20)
+        before = pathlib.Path("disk").read_bytes()
+        r, w = os.pipe()
+        control = os.path.abspath("control")
+        command = ["bash", "-c", f'exec "$0" serve --ns file:disk --nqn {NQN} --listen tcp://127.0.0.1:0 --control "$1" --ready-fd "$2" {closed}',
+                   EXE, control, str(w)]
+        serve = subprocess.Popen(command, pass_fds=[w], env=dict(os.environ, FARLANE_LOG="debug"), stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        os.close(w)
+        assert os.read(r, 100) == b"ready\n", f"{closed}: serve did not start"
+        os.close(r)
+        url = run_json("ctl", "--control", control, "list", "--json")["listeners"][0]["url"]
+        url = f"nvme+{url}/{NQN}"
+        assert run("read", url, text=False).stdout == before
+        refused("info", url + "x", status=NOT_FOUND, says="x") # a line in the log for sure
+        fds = {fd: os.readlink(f"/proc/{serve.pid}/fd/{fd}") for fd in (0, 1, 2)}
+        assert not [f for f in fds.values() if f.endswith("disk") or f.startswith("socket:")], fds
+        serve.terminate()
+        assert serve.wait(PATIENCE) == OK
+        assert pathlib.Path("disk").read_bytes() == before, closed
+
+
+def test_command_with_closed_streams():
+    """A result that cannot be written is no result; what needs no output works."""
+    make_file("a", 1 << 20)
+    for command, status in ((["copy", "a", "b", "-q"], OK), (["info", "file:a"], FAILED), (["version"], FAILED)):
+        done = subprocess.run(["bash", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "bash", EXE, *command])
+        assert done.returncode == status, (command, done)
+    assert pathlib.Path("b").read_bytes() == pathlib.Path("a").read_bytes()
+    done = subprocess.run(["bash", "-c", 'exec "$@" 0<&-', "bash", EXE, "write", "ram:1M"], capture_output=True, text=True)
+    assert done.returncode == FAILED and "standard input" in done.stderr, done
+
+
+def test_copy_onto_itself():
+    make_file("a", (1 << 20) + 77)
+    before = pathlib.Path("a").read_bytes()
+    os.mkdir("d")
+    os.link("a", "hard")
+    os.symlink("a", "soft")
+    os.symlink("..", "d/up")
+    for name in ("./a", "hard", "soft", "d/../a", "d/up/a", os.path.abspath("a")):
+        refused("copy", "a", name, "--force", status=USAGE, says=["same file", "nothing was written"])
+        refused("copy", name, "a", "--force", status=USAGE, says="same file")
+    assert pathlib.Path("a").read_bytes() == before
+
+
+def test_copy_to_a_served_file():
+    make_file("a", 1 << 20, seed=2)
+    make_file("served", 1 << 20)
+    before = pathlib.Path("served").read_bytes()
+    with Serve("--ns", "file:served", "--nqn", NQN) as s:
+        refused("copy", "a", "served", "--force", status=FAILED, says=["served is in use by another program", "URL of the namespace"])
+        assert run("read", s.url, text=False).stdout == before
+        assert pathlib.Path("served").read_bytes() == before
+        run("copy", "a", s.url, "--verify")
+    assert pathlib.Path("served").read_bytes() == pathlib.Path("a").read_bytes()
+    run("copy", "a", "served", "--force")
+
+
+def test_copy_from_and_to_what_has_no_size():
+    os.mkfifo("fifo")
+    start = time.monotonic()
+    refused("copy", "fifo", "b", status=FAILED, says=["fifo is a stream without a size", "URL is needed"])
+    refused("copy", "/dev/zero", "b", status=FAILED, says="/dev/zero")
+    assert time.monotonic() - start < 10 and not os.path.exists("b")
+    assert stat.S_ISFIFO(os.stat("fifo").st_mode)
+
+
+def test_copy_and_dash():
+    make_file("a", 1 << 16)
+    refused("copy", "a", "-", status=USAGE, says=["'-' is no file", "farlane read", "./-"])
+    refused("copy", "-", "b", status=USAGE, says="farlane write")
+    assert not os.path.exists("-") and not os.path.exists("b")
+    run("copy", "a", "./-")
+    assert pathlib.Path("-").read_bytes() == pathlib.Path("a").read_bytes()
+
+
+def start_copy(*args):
+    """A copy that is surely not over in the next seconds: one chunk at a time from a namespace that is larger than any disk."""
+    return subprocess.Popen([EXE, "copy", *args, "--chunk", "4k", "--depth", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_interrupted_copy():
+    for signo in (signal.SIGINT, signal.SIGTERM):
+        p = start_copy("null:1T", "b")
+        wait_until("the copy to begin", lambda: os.path.exists("b") and os.path.getsize("b"))
+        p.send_signal(signo)
+        said = p.communicate(timeout=PATIENCE)[1]
+        assert p.returncode == 128 + signo, (p.returncode, said)
+        assert "b was not complete, and is removed: interrupted" in said, said
+        assert not os.path.exists("b")
+    # What was there before stays, and is named.
+    make_file("c", 4096)
+    with open("c", "rb") as f:
+        p = start_copy("null:1T", "c", "--force")
+        wait_until("the copy to begin", lambda: os.path.getsize("c") > 4096)
+    p.send_signal(signal.SIGINT)
+    said = p.communicate(timeout=PATIENCE)[1]
+    assert p.returncode == 130 and "c is now incomplete: interrupted" in said, (p.returncode, said)
+    assert os.path.exists("c")
+
+
+def test_interrupted_copy_to_a_target_that_is_gone():
+    """What is in flight will not be answered: the interrupt must not wait for it."""
+    with Serve("--ns", "null:1T", "--nqn", NQN) as s:
+        p = start_copy("null:1T", s.url)
+        wait_until("the copy to begin", lambda: sum(n["io"]["writes"] for n in s.get("/v1/namespaces")["namespaces"]) > 100)
+        s.process.kill()
+        s.process.wait()
+        time.sleep(0.5)
+        start = time.monotonic()
+        p.send_signal(signal.SIGINT)
+        said = p.communicate(timeout=PATIENCE)[1]
+        assert p.returncode == 130 and "interrupted" in said, (p.returncode, said)
+        assert time.monotonic() - start < 10
+        s.process.returncode = 0
+
+
+main()
