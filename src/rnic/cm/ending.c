@@ -32,11 +32,20 @@ static void enter_timewait(struct fl_cm *cm, struct fl_cm_conn *conn, const stru
     if (!conn->tx)
         fl_list_del(&conn->to_send);
     conn->state = FL_CM_TIMEWAIT;
-    uint64_t wait = fl_cm_peer_code_ns(fl_cm_ack_timeout(conn), FL_CM_TIMEWAIT_CODE_MAX);
-    if (conn->passive && !conn->confirmed) /* the peer may still repeat its REQ */
-        wait = FL_MAX(wait, 2 * conn->grant_ns);
-    fl_cm_set_deadline(cm, conn, now + wait);
+    fl_cm_set_deadline(cm, conn, now + fl_cm_peer_code_ns(fl_cm_ack_timeout(conn), FL_CM_TIMEWAIT_CODE_MAX));
     fl_cm_tell(cm, conn, FL_CM_DISCONNECTED, mad);
+}
+
+void fl_cm_timewait_over(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
+{
+    fl_cm_tell(cm, conn, FL_CM_TIMEWAIT_EXIT, NULL);
+    if (!conn->passive || conn->confirmed) {
+        fl_cm_close(cm, conn);
+        return;
+    }
+    /* The peer may never have heard of our REP, and repeat its REQ. */
+    fl_cm_build_rej(cm, conn, FL_CM_REJ_CONSUMER, NULL, 0, NULL, 0);
+    fl_cm_keep(cm, conn, FL_CM_REJ_SENT, now);
 }
 
 static void answer_dreq(struct fl_cm *cm, struct fl_cm_conn *conn, const struct fl_cm_mad *mad)
@@ -81,9 +90,6 @@ void fl_cm_end_stale(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
 {
     switch (conn->state) {
     case FL_CM_REQ_RCVD:
-        cm->stats.nr_stale++;
-        end(cm, conn, FL_CM_REJ_STALE, NULL, now);
-        break;
     case FL_CM_REP_SENT:
     case FL_CM_REP_RCVD:
         cm->stats.nr_stale++;

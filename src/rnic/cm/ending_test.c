@@ -325,7 +325,8 @@ static void disconnect_before_rep_came(void **state)
             fl_cm_tick(bed.cm[B], bed.now); /* the time of its queue pair number would be over */
             give(&bed, B, &bed.last);
             move(&bed, B, FL_CM_REJ);
-            assert_int_equal(expect_event(&bed, A, FL_CM_REJECTED).reason, FL_CM_REJ_STALE);
+            assert_int_equal(expect_event(&bed, A, FL_CM_REJECTED).reason, FL_CM_REJ_CONSUMER);
+            expect_event(&bed, B, FL_CM_TIMEWAIT_EXIT);
         }
         expect_no_event(&bed);
         expect_silence(&bed);

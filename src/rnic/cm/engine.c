@@ -271,8 +271,7 @@ static void expire(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
         fl_cm_send_mra(cm, conn);
         return;
     case FL_CM_TIMEWAIT:
-        fl_cm_tell(cm, conn, FL_CM_TIMEWAIT_EXIT, NULL);
-        fl_cm_close(cm, conn);
+        fl_cm_timewait_over(cm, conn, now);
         return;
     case FL_CM_REJ_SENT:
     case FL_CM_SIDR_REPLIED:

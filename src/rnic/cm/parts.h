@@ -148,6 +148,8 @@ void fl_cm_send_rej(struct fl_cm *cm, struct fl_cm_conn *conn, uint16_t reason, 
                     size_t ari_len, const void *private_data, size_t private_len, uint64_t now);
 void fl_cm_send_dreq(struct fl_cm *cm, struct fl_cm_conn *conn, const void *private_data, size_t private_len,
                      uint64_t now);
+/* The time after it is over. */
+void fl_cm_timewait_over(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
 /* All repeats of out were in vain. */
 void fl_cm_no_answer(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
 /* A new connection has the queue pair of this one: the peer does not know this one any more. */

@@ -313,7 +313,7 @@ static void communication_ids(void **state)
         steps += i && ids[i] - ids[i - 1] + 16 <= 32;
         fl_cm_conn_destroy(cm, conn, bed.now);
         assert_true(fl_cm_tx(cm, &tx)); /* REJ */
-        bed.now += 20 * SECOND;
+        bed.now = fl_cm_deadline(cm);
         fl_cm_tick(cm, bed.now);
         assert_int_equal(fl_cm_nr_conns(cm), 0);
     }

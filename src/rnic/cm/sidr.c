@@ -88,6 +88,7 @@ void fl_cm_rx_sidr_req(struct fl_cm *cm, const struct fl_cm_meta *meta, const st
         .hop_limit = 64,
     };
     conn->grant_ns = fl_cm_code_ns(cm->config.response_timeout);
+    conn->retries = cm->config.retries;
     conn->state = FL_CM_SIDR_RCVD;
     fl_cm_link_peer(cm, conn);
     fl_cm_tell(cm, conn, FL_CM_SIDR_REQUEST, mad);

@@ -68,6 +68,9 @@ static void stale_request(void **state)
     assert_ptr_equal(event.conn, old);
     assert_int_equal(event.reason, FL_CM_REJ_STALE);
     assert_ptr_not_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn, old);
+    move(&bed, B, FL_CM_REJ); /* of the old one, should anybody still wait for it */
+    assert_int_equal(be16_get(bed.last.mad.rej.reason), FL_CM_REJ_STALE);
+    expect_no_event(&bed);
     expect_silence(&bed);
     bed_fini(&bed);
 }
