@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+#include "mem/shared.h"
 
 #define NR_ORDERS 9 /* 4 KiB << 0 .. 4 KiB << 8 */
 #define TOP (NR_ORDERS - 1)
@@ -159,8 +160,8 @@ int fl_pool_create(size_t total_len, struct fl_pool **out)
     pool->pages = calloc(pool->nr_pages, sizeof(*pool->pages));
     if (!pool->pages)
         goto free_pool;
-    pool->base = mmap(NULL, total_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (pool->base == MAP_FAILED) {
+    pool->base = fl_shared_alloc(total_len);
+    if (!pool->base) {
         r = -errno;
         goto free_pages;
     }
@@ -185,7 +186,7 @@ void fl_pool_destroy(struct fl_pool *pool)
     if (!pool)
         return;
     assert(pool->stats.used_len == 0);
-    munmap(pool->base, (size_t)pool->nr_pages * FL_POOL_MIN_LEN);
+    fl_shared_free(pool->base, (size_t)pool->nr_pages * FL_POOL_MIN_LEN);
     free(pool->pages);
     free(pool);
 }
