@@ -2,6 +2,7 @@
 #include "rnic/key_table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -53,10 +54,12 @@ int fl_key_table_init(struct fl_key_table *table)
 {
     int r = -ENOMEM;
     *table = (struct fl_key_table){.fd = -1, .oldest = NO_SLOT, .newest = NO_SLOT};
-    table->fd = memfd_create("farlane-keys", MFD_CLOEXEC);
+    table->fd = memfd_create("farlane-keys", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (table->fd < 0)
         return -errno;
-    if (ftruncate(table->fd, sizeof(*table->file)) < 0) {
+    /* Who maps it must be sure that it stays as long as it is. */
+    if (ftruncate(table->fd, sizeof(*table->file)) < 0 ||
+        fcntl(table->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         r = -errno;
         goto fail;
     }
@@ -137,6 +140,7 @@ void fl_key_set(struct fl_key_table *table, uint32_t slot, const struct fl_key_e
     e->len = to->len;
     e->ptr = to->ptr;
     e->parent = to->parent;
+    e->region = to->region;
     __atomic_store_n(&e->kind, to->kind, __ATOMIC_RELEASE);
     __atomic_store_n(&e->seq, seq + 2, __ATOMIC_RELEASE);
 }
@@ -165,17 +169,26 @@ static bool opens(const struct fl_key_entry *e, const struct fl_key_ask *ask)
     return fl_range_fits(ask->addr - e->addr, ask->len, e->len);
 }
 
-int fl_key_check(const struct fl_key_file *file, const struct fl_key_ask *ask, uint64_t *ptr)
+int fl_key_find(const struct fl_key_file *file, const struct fl_key_ask *ask, struct fl_key_place *place)
 {
     const struct fl_key_entry *e = &file->entries[fl_key_slot(file, ask->key)];
     for (;;) {
         uint32_t seq = __atomic_load_n(&e->seq, __ATOMIC_ACQUIRE);
         bool ok = opens(e, ask);
-        *ptr = e->ptr + (ask->addr - e->addr);
+        place->ptr = e->ptr + (ask->addr - e->addr);
+        place->region = e->region;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (fl_likely(!(seq & 1) && __atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) == seq))
             return ok ? 0 : -EACCES;
         if (seq & 1)
             return -EACCES; /* it changes just now: whoever uses it now cannot know what it opens */
     }
+}
+
+int fl_key_check(const struct fl_key_file *file, const struct fl_key_ask *ask, uint64_t *ptr)
+{
+    struct fl_key_place place = {0};
+    int r = fl_key_find(file, ask, &place);
+    *ptr = place.ptr;
+    return r;
 }

@@ -37,7 +37,8 @@ struct fl_key_entry {
     uint64_t ptr;        /* where that is in the owner's process */
     uint32_t parent;     /* of a window: slot of its memory region */
     uint32_t nr_windows; /* bound to this memory region */
-    uint8_t rsvd56[8];
+    uint32_t region;     /* fl_shared_find() of what it opens; 0: memory that nobody else can map */
+    uint8_t rsvd60[4];
 };
 _Static_assert(sizeof(struct fl_key_entry) == 64, "one cache line");
 
@@ -91,5 +92,11 @@ uint32_t fl_key_slot(const struct fl_key_file *file, uint32_t key);
  * owner's process; -EACCES. Any process that has the file.
  */
 int fl_key_check(const struct fl_key_file *file, const struct fl_key_ask *ask, uint64_t *ptr);
+/* The same for those who want to map it. */
+struct fl_key_place {
+    uint64_t ptr;
+    uint32_t region;
+};
+int fl_key_find(const struct fl_key_file *file, const struct fl_key_ask *ask, struct fl_key_place *place);
 
 #endif

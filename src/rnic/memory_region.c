@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "mem/shared.h"
 #include "rnic/objects.h"
 #include "rnic/verbs.h"
 
@@ -108,6 +109,7 @@ static struct fl_key_entry entry_of(const struct fl_mr *mr, uint64_t iova)
         .addr = iova,
         .len = mr->mr.length,
         .ptr = (uint64_t)(uintptr_t)mr->mr.addr,
+        .region = fl_shared_find(mr->mr.addr, mr->mr.length),
     };
 }
 

@@ -115,6 +115,7 @@ int fl_mw_bind(struct fl_qp *qp, const struct ibv_send_wr *wr)
         .addr = info->addr,
         .len = info->length,
         .ptr = region->ptr + (info->addr - region->addr),
+        .region = region->region,
         .parent = parent,
     };
     unbind(qp->rnic, slot, wr->bind_mw.rkey);

@@ -89,8 +89,9 @@ int fl_port_poll(struct fl_port *port, int max,
 /* Readable when fl_port_poll() has something to do (packets, hub messages, a hub that is gone). An epoll
  * descriptor. */
 int fl_port_wait_fd(const struct fl_port *port);
-/* Next time that fl_port_poll() wants to be called although nothing came (FL_ROCE_NEVER: none). */
-uint64_t fl_port_deadline(const struct fl_port *port);
+/* Next time that fl_port_poll() wants to be called although nothing came (FL_ROCE_NEVER: none; 0: at once). To
+ * be called before each sleep on fl_port_wait_fd(): from then on what comes makes it readable. */
+uint64_t fl_port_deadline(struct fl_port *port);
 
 /*
  * Which process on this host has a queue pair: for shared memory. 0 and *peer, -ENOENT: none here, -EAGAIN:

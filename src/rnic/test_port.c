@@ -128,7 +128,7 @@ int fl_port_wait_fd(const struct fl_port *port)
     return port->fd;
 }
 
-uint64_t fl_port_deadline(const struct fl_port *port)
+uint64_t fl_port_deadline(struct fl_port *port)
 {
     return FL_ROCE_NEVER;
 }

@@ -60,6 +60,12 @@ static bool has_room(struct fl_hub_ring *ring, uint64_t need)
     return used <= FL_HUB_RING_LEN && FL_HUB_RING_LEN - used >= need;
 }
 
+bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len)
+{
+    uint64_t need = fl_round_up(sizeof(uint32_t) + len, ALIGN), to_end = FL_HUB_RING_LEN - (ring->at & MASK);
+    return has_room(ring, need > to_end ? need + to_end : need);
+}
+
 bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake)
 {
     struct fl_hub_ring_shared *s = ring->shared;
@@ -93,22 +99,26 @@ bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr
     return true;
 }
 
-/* True: there is something behind our position. */
+/* 1: there is something behind our position. */
 static int has_record(struct fl_hub_ring *ring)
 {
     struct fl_hub_ring_shared *s = ring->shared;
     uint64_t ahead;
     if (ring->other == ring->at) {
         ring->other = __atomic_load_n(&s->head, __ATOMIC_ACQUIRE);
-        if (ring->other == ring->at) {
-            if (__atomic_load_n(&s->sleeps, __ATOMIC_RELAXED))
-                return 0;
-            __atomic_store_n(&s->sleeps, 1, __ATOMIC_SEQ_CST);
-            ring->other = __atomic_load_n(&s->head, __ATOMIC_SEQ_CST);
-        }
+        if (ring->other == ring->at)
+            return 0;
     }
     ahead = ring->other - ring->at;
     return ahead > FL_HUB_RING_LEN || ahead % ALIGN ? -EPROTO : ahead != 0;
+}
+
+bool fl_hub_ring_sleep(struct fl_hub_ring *ring)
+{
+    struct fl_hub_ring_shared *s = ring->shared;
+    if (!__atomic_load_n(&s->sleeps, __ATOMIC_RELAXED))
+        __atomic_store_n(&s->sleeps, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&s->head, __ATOMIC_SEQ_CST) == ring->at;
 }
 
 int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
@@ -118,7 +128,6 @@ int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
         uint64_t to_end = FL_HUB_RING_LEN - (ring->at & MASK), need;
         uint32_t len;
         int rc = has_record(ring);
-        ring->drained = rc == 0;
         if (rc <= 0)
             return rc;
         len = __atomic_load_n((uint32_t *)(s->bytes + (ring->at & MASK)), __ATOMIC_RELAXED);

@@ -18,8 +18,10 @@ struct fl_hub_ring_shared {
     uint64_t head; /* bytes written since the start */
     uint8_t pad1[56];
     uint64_t tail;   /* bytes read */
-    uint32_t sleeps; /* the reader found nothing: the next write wakes it */
+    uint32_t sleeps; /* the reader sleeps: the next write wakes it */
     uint8_t pad2[52];
+    uint64_t busy; /* the writer uses the reader's memory while it is odd (shm/direct.c) */
+    uint8_t pad3[56];
     uint8_t bytes[FL_HUB_RING_LEN];
 };
 
@@ -27,7 +29,6 @@ struct fl_hub_ring {
     struct fl_hub_ring_shared *shared;
     uint64_t at;    /* our own position */
     uint64_t other; /* the other's, as last seen */
-    bool drained;   /* reader: the last read found nothing */
 };
 
 /* A sealed memfd for a new ring, or negative errno; map() at both ends, each with a struct of its own. */
@@ -39,8 +40,13 @@ void fl_hub_ring_unmap(struct fl_hub_ring *ring);
 /* Writer. False: full. wake is set, once, when the reader sleeps and should be told. */
 bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake);
 
-/* Reader: one record into buf. Its length; 0: none, and the next write wakes; -EPROTO: the writer is broken.
- * A record longer than max is -EPROTO too. */
+/* Room for a record of len bytes, wherever the ring stands? */
+bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len);
+
+/* Reader: one record into buf. Its length; 0: none; -EPROTO: the writer is broken. A record longer than max
+ * is -EPROTO too. */
 int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max);
+/* Before the reader sleeps: the next write wakes it. False: there is something already. */
+bool fl_hub_ring_sleep(struct fl_hub_ring *ring);
 
 #endif

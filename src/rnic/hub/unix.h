@@ -5,7 +5,7 @@
 
 #include "rnic/hub/proto.h"
 
-#define FL_HUB_FDS_MAX 2
+#define FL_HUB_FDS_MAX 4
 
 /* Non-blocking descriptors, or negative errno. */
 int fl_hub_unix_listen(const char *name);

@@ -251,7 +251,6 @@ static int take_ring(struct fl_port *port, const struct delivery *to)
 {
     struct fl_hub_packet meta;
     struct fl_udp_datagram d;
-    bool drained = port->link.ring.drained;
     int len = fl_hub_ring_read(&port->link.ring, port->from_hub, sizeof(port->from_hub));
     if (len == 0)
         return -1;
@@ -267,8 +266,6 @@ static int take_ring(struct fl_port *port, const struct delivery *to)
                                  .ttl = meta.ttl,
                                  .bytes = port->from_hub + sizeof(meta),
                                  .len = (uint32_t)len - (uint32_t)sizeof(meta)};
-    if (drained) /* so a WAKE is waiting too: it should not wake the caller once more */
-        port->unlooked = LOOK_AT;
     port->stats.nr_from_hub++;
     return deliver(port, &d, to);
 }
@@ -328,12 +325,12 @@ int fl_port_wait_fd(const struct fl_port *port)
     return port->epoll_fd;
 }
 
-uint64_t fl_port_deadline(const struct fl_port *port)
+uint64_t fl_port_deadline(struct fl_port *port)
 {
     if (port->role == FL_ROLE_HUB)
         return fl_udp_rx_has_more(port->rx) ? 0 : fl_hub_server_deadline(port->server);
     if (port->role == FL_ROLE_MEMBER)
-        return port->link.ring.drained ? FL_ROCE_NEVER : 0; /* who does not read to the end is not woken */
+        return fl_hub_ring_sleep(&port->link.ring) ? FL_ROCE_NEVER : 0;
     return port->next_try;
 }
 

@@ -65,7 +65,7 @@ static void poll_until(struct bed *b, int nr)
     uint64_t end = fl_now_ns() + 2 * FL_NS_PER_S;
     while (b->nr < nr && fl_now_ns() < end) {
         struct pollfd pfd = {.fd = fl_port_wait_fd(b->port), .events = POLLIN};
-        if (!fl_port_poll(b->port, 16, take, b))
+        if (!fl_port_poll(b->port, 16, take, b) && fl_port_deadline(b->port) > fl_now_ns())
             poll(&pfd, 1, 10);
     }
     assert_int_equal(b->nr, nr);

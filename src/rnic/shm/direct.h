@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * READ, WRITE and atomics done by the initiator alone, in the peer's memory: mapped, where that is memory of
+ * the peer that processes share, else by process_vm_readv() and process_vm_writev(). No thread of the peer
+ * takes part. Before the copy the checks are made that the peer would make, with its own tables; while it
+ * goes on a word in shared memory says so, and a peer that closes a key or queue pair waits for it.
+ */
+#ifndef FL_RNIC_SHM_DIRECT_H
+#define FL_RNIC_SHM_DIRECT_H
+
+#include <sys/uio.h>
+
+#include "rnic/shm/link.h"
+
+enum fl_shm_op { FL_SHM_READ, FL_SHM_WRITE, FL_SHM_SWAP, FL_SHM_ADD };
+
+struct fl_shm_request {
+    enum fl_shm_op op;
+    uint32_t qpn, dest_qpn; /* ours, the peer's */
+    uint32_t rkey;
+    uint64_t addr, len;
+    const struct iovec *iov; /* ours, of that length */
+    int nr_iov;
+    uint64_t compare, operand; /* SWAP: what must be there, and what to store; ADD: operand */
+};
+
+enum fl_shm_how {
+    FL_SHM_NOT,    /* not done: the peer itself has to see to it, or to refuse it */
+    FL_SHM_MAPPED, /* done by one copy in mapped memory */
+    FL_SHM_VM,     /* done by the kernel */
+};
+
+enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request, uint64_t now);
+
+/* What was closed before is not in use by this peer any more when it returns. */
+void fl_shm_link_quiesce(struct fl_shm_link *link);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process shows to peers on its host: the state of its queue pairs, in memory that they map
+ * read-only. With the key table, which lies in a file of its own, it is all that a peer needs to judge by
+ * itself whether a READ or WRITE may be done.
+ */
+#ifndef FL_RNIC_SHM_SEGMENT_H
+#define FL_RNIC_SHM_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/hub/table.h"
+
+#define FL_SHM_VERSION 1u
+
+struct fl_shm_qp {
+    uint32_t seq;   /* odd while it is being changed */
+    uint32_t qpn;   /* 0: none */
+    uint32_t takes; /* requests: its state is RTR, RTS, SQD or SQE */
+    uint32_t dest_qpn;
+    uint32_t access; /* IBV_ACCESS_REMOTE_* */
+    uint32_t pd;
+    uint32_t rsvd24[2];
+};
+_Static_assert(sizeof(struct fl_shm_qp) == 32, "two in a cache line");
+
+struct fl_shm_file {
+    uint32_t version;
+    uint32_t nr_blocks;
+    uint16_t blocks[FL_HUB_BLOCKS]; /* of queue pair numbers: index into qps, plus 1; 0: no queue pair yet */
+    struct fl_shm_qp qps[FL_HUB_SLOT_BLOCKS << FL_HUB_BLOCK_BITS]; /* pages never used cost nothing */
+};
+
+/* A sealed memfd, mapped for its owner. 0 or negative errno. */
+int fl_shm_file_create(struct fl_shm_file **file, int *fd);
+/* Of a peer: read-only. -EPROTO: not sealed, of another size, or another version. */
+int fl_shm_file_map(int fd, const struct fl_shm_file **file);
+void fl_shm_file_unmap(const struct fl_shm_file *file);
+
+/* Owner. False: there are too many blocks, peers do not get to know it. seq is not looked at. */
+bool fl_shm_publish(struct fl_shm_file *file, const struct fl_shm_qp *qp);
+/* Anybody. False: none, or it changes just now. */
+bool fl_shm_find(const struct fl_shm_file *file, uint32_t qpn, struct fl_shm_qp *qp);
+
+/* len bytes of a memfd that can never shrink, or NULL */
+void *fl_shm_map_sealed(int fd, uint64_t len, int prot);
+/* The same file for reading only, or negative errno */
+int fl_shm_reopen_read_only(int fd);
+
+#endif
