@@ -62,6 +62,10 @@ enum fl_ib_op {
 
 #define FL_IB_OPCODE(service, op) ((uint8_t)((service) << 5 | (op)))
 #define FL_IB_OPCODE_CNP          0x81
+/* Of the range for manufacturers (9.2.1, table 38), between two farlane peers that agreed on it: an ACK with
+ * what lies there of what follows, and the request for one. docs/design/roce.md has their form. */
+#define FL_IB_OPCODE_SACK  0xc0
+#define FL_IB_OPCODE_PROBE 0xc1
 
 /* Base transport header (9.2) */
 struct fl_bth {
@@ -156,6 +160,13 @@ FL_LAYOUT_SIZE(fl_deth, 8);
 FL_LAYOUT_AT(fl_deth, qkey, 0);
 FL_LAYOUT_AT(fl_deth, rsvd4, 4);
 FL_LAYOUT_AT(fl_deth, src_qpn, 5);
+
+/* Payload of a SACK: this, then words of bits: whether the PSN lies there, the lowest bit of the first word
+ * being that after the BTH's PSN. Payload of a probe: a be32 that its SACK repeats. */
+struct fl_sack {
+    be32 echo;
+};
+FL_LAYOUT_SIZE(fl_sack, 4);
 
 /* AETH syndrome (9.7.5.2.1): kind in bits 6 and 5, value in bits 4 to 0 */
 enum fl_aeth_kind {

@@ -118,6 +118,8 @@ const struct fl_ib_opcode fl_ib_opcodes[256] = {
     /* Annex A17.9.3: after the BTH 16 reserved bytes, which stand here as payload so that no caller reads
        them */
     [FL_IB_OPCODE_CNP] = {.name = "CNP", .attr = ONLY | DATA, .hdr_len = BTH_LEN, .message = 1},
+    [FL_IB_OPCODE_SACK] = WITH_AETH("farlane SACK", RESP | ONLY | DATA, BTH_LEN, ACK),
+    [FL_IB_OPCODE_PROBE] = {.name = "farlane probe", .attr = ONLY | DATA, .hdr_len = BTH_LEN, .message = 1},
 };
 
 bool fl_ib_may_follow(int prev, uint8_t next)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A live RoCE queue pair, and a peer that says anything. Input: a byte of kind (RC, UC, UD) and MTU, then
- * records: a byte of what happens (a receive is posted, a request is posted, time passes, a packet comes),
- * and what it needs. Each posted request completes once and in order, at the latest when the queue pair is
- * torn down; memory is touched through checked ranges only.
+ * A live RoCE queue pair, and a peer that says anything. Input: a byte of kind (RC, RC with selective
+ * retransmission, UC, UD) and MTU, then records: a byte of what happens (a receive is posted, a request is
+ * posted, time passes, a packet comes), and what it needs. Each posted request completes once and in order,
+ * at the latest when the queue pair is torn down; memory is touched through checked ranges only.
  */
 #include "fuzz.h"
 
@@ -104,7 +104,10 @@ static void packet(struct fl_roce_qp *qp, struct input *in, uint64_t now)
     static uint8_t bytes[FL_IB_HDRS_MAX + 4100];
     static const uint8_t services[] = {[IBV_QPT_RC] = 0, [IBV_QPT_UC] = 0x20, [IBV_QPT_UD] = 0x60};
     uint8_t what = byte(in), how = byte(in);
-    uint8_t opcode = what >= 0xf0 ? FL_IB_OPCODE_CNP : (what & 0x1f) | services[qp->cap.type];
+    uint8_t opcode = what >= 0xf0   ? FL_IB_OPCODE_CNP
+                     : what >= 0xe8 ? FL_IB_OPCODE_SACK
+                     : what >= 0xe6 ? FL_IB_OPCODE_PROBE
+                                    : (what & 0x1f) | services[qp->cap.type];
     struct fl_roce_meta meta = {.ce = how & 32};
     const struct fl_ib_opcode *op = &fl_ib_opcodes[opcode];
     if (!op->name)
@@ -131,6 +134,8 @@ static void packet(struct fl_roce_qp *qp, struct input *in, uint64_t now)
     if (op->deth && how & 8)
         ((struct fl_deth *)(bytes + op->deth))->qkey = be32_of(qp->attr.qkey);
     memset(bytes + op->hdr_len, how, len + 3);
+    if (opcode == FL_IB_OPCODE_SACK && qp->sel && how & 8)
+        memcpy(bytes + op->hdr_len, &qp->sel->probe_serial, sizeof(be32)); /* the answer to its probe */
     struct fl_ib_packet view;
     if (!fl_ib_packet_view(&view, bytes, op->hdr_len + len + (-len & 3)))
         fl_roce_qp_rx(qp, &view, &meta, now);
@@ -159,6 +164,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct input in = {data, data + len};
     uint8_t kind = byte(&in);
     struct bed bed = {.mem = calloc(1, MEM_LEN)};
+    struct fl_roce_pool pool;
+    int r = fl_roce_pool_init(&pool, 4);
+    bool selective = (kind & 3) == 1;
     struct fl_roce_cap cap = {.type = types[kind & 3],
                               .qpn = 9,
                               .max_send_wr = 8,
@@ -166,7 +174,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                               .max_send_sge = 2,
                               .max_recv_sge = 2,
                               .max_dest_rd_atomic = 3,
-                              .sq_sig_all = true};
+                              .sq_sig_all = true,
+                              .pool = &pool};
     struct fl_roce_attr attr = {.dest_qpn = 8,
                                 .sq_psn = 0xfffff0,
                                 .rq_psn = 0xfffff8,
@@ -180,11 +189,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                                 .min_rnr_timer = 1,
                                 .max_rd_atomic = 2,
                                 .max_dest_rd_atomic = 3,
-                                .window = 8};
+                                .window = 8,
+                                .selective = selective,
+                                .nr_paths = selective && kind & 0x20 ? 4 : 1};
     struct fl_roce_qp qp;
     uint64_t now = 1;
-    int r = fl_roce_qp_init(&qp, &ops, &cap, &bed);
     assert(bed.mem && !r);
+    r = fl_roce_qp_init(&qp, &ops, &cap, &bed);
+    assert(!r);
     for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
         r = fl_roce_qp_modify(&qp, (enum ibv_qp_state)state, &attr);
         assert(!r);
@@ -209,12 +221,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             packet(&qp, &in, now);
         }
         assert(qp.req.tail - qp.req.cur <= qp.req.tail - qp.req.head);
+        if (selective)
+            assert(qp.sel->nr_held + pool.nr_free == pool.nr && qp.sel->nr_lost <= FL_ROCE_SPAN &&
+                   qp.sel->nr_out < 1u << 24);
         assert(qp.req.nr_rd <= attr.max_rd_atomic && qp.resp.nr_rd <= attr.max_dest_rd_atomic);
     }
     drain(&qp, now);
     fl_roce_qp_modify(&qp, IBV_QPS_ERR, &attr);
     assert(bed.nr_sends_done == bed.nr_sends && bed.nr_recvs_done == bed.nr_recvs);
     fl_roce_qp_fini(&qp);
+    assert(pool.nr_free == pool.nr);
+    fl_roce_pool_fini(&pool);
     free(bed.mem);
     return 0;
 }

@@ -46,8 +46,8 @@ void fl_roce_send_done(struct fl_roce_qp *qp, enum ibv_wc_status status)
         qp->ops->complete(qp, &wc, true, status != IBV_WC_SUCCESS);
 }
 
-/* The WQE at head ends in an error, and with it the connection (10.3.1: RC to ERR; UC and UD to SQE). */
-static void fail_head(struct fl_roce_qp *qp, enum ibv_wc_status status)
+/* 10.3.1: RC to ERR; UC and UD to SQE. */
+void fl_roce_fail_head(struct fl_roce_qp *qp, enum ibv_wc_status status)
 {
     struct fl_roce_requester *req = &qp->req;
     fl_roce_send_done(qp, status);
@@ -66,7 +66,7 @@ void fl_roce_retire(struct fl_roce_qp *qp)
     while (req->head != req->tail) {
         struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, req->head);
         if (wqe->status != IBV_WC_SUCCESS) {
-            fail_head(qp, wqe->status);
+            fl_roce_fail_head(qp, wqe->status);
             return;
         }
         if (!wqe->started || !fl_roce_is_local(wqe))
@@ -75,8 +75,8 @@ void fl_roce_retire(struct fl_roce_qp *qp)
     }
 }
 
-/* psn_una has moved: the counters begin anew (9.7.6.1), and the clock. */
-static void progress(struct fl_roce_qp *qp, uint32_t psn_una, uint64_t now)
+/* The counters begin anew (9.7.6.1), and the clock. */
+void fl_roce_progress(struct fl_roce_qp *qp, uint32_t psn_una, uint64_t now)
 {
     struct fl_roce_requester *req = &qp->req;
     req->psn_una = psn_una;
@@ -114,7 +114,7 @@ static void go_back(struct fl_roce_qp *qp, uint64_t now)
     if (req->retrying) /* more packets of the flight that is lost already */
         return;
     if (!req->retry_left) {
-        fail_head(qp, IBV_WC_RETRY_EXC_ERR);
+        fl_roce_fail_head(qp, IBV_WC_RETRY_EXC_ERR);
         return;
     }
     req->retry_left--;
@@ -122,7 +122,10 @@ static void go_back(struct fl_roce_qp *qp, uint64_t now)
     qp->stats.nr_gone_back++;
     if (qp->timeout_ns && !FAULT(4))
         req->timeout_at = now + qp->timeout_ns;
-    rewind_to_una(qp);
+    if (fl_roce_selective_on(qp))
+        fl_roce_selective_go_back(qp, now);
+    else
+        rewind_to_una(qp);
 }
 
 /*
@@ -149,42 +152,66 @@ static bool ack_through(struct fl_roce_qp *qp, uint32_t psn, uint64_t now)
         }
         uint32_t end = fl_psn_add(wqe->first_psn, wqe->nr_psn);
         if (fl_psn_diff(psn, end) >= (FAULT(1) ? -2 : -1)) {
-            progress(qp, end, now);
+            fl_roce_progress(qp, end, now);
             fl_roce_send_done(qp, IBV_WC_SUCCESS);
             continue;
         }
         if (fl_psn_diff(fl_psn_add(psn, 1), req->psn_una) > 0)
-            progress(qp, fl_psn_add(psn, 1), now);
+            fl_roce_progress(qp, fl_psn_add(psn, 1), now);
         break;
     }
     follow(qp);
     return whole;
 }
 
-static void take_ack(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint64_t now)
+enum fl_roce_nak fl_roce_nak(struct fl_roce_qp *qp, uint8_t syndrome, enum ibv_wc_status *status)
 {
-    struct fl_roce_requester *req = &qp->req;
-    uint8_t syndrome = fl_ib_aeth(packet)->syndrome, value = fl_aeth_value(syndrome);
     static const uint8_t failures[] = {
         [FL_IB_NAK_REQUEST] = IBV_WC_REM_INV_REQ_ERR,
         [FL_IB_NAK_ACCESS] = IBV_WC_REM_ACCESS_ERR,
         [FL_IB_NAK_OPERATIONAL] = IBV_WC_REM_OP_ERR,
         [FL_IB_NAK_RD_REQUEST] = IBV_WC_REM_INV_RD_REQ_ERR,
     };
-    enum fl_aeth_kind kind = fl_aeth_kind(syndrome);
-    if (kind == FL_AETH_ACK) {
+    uint8_t value = fl_aeth_value(syndrome);
+    if (fl_aeth_kind(syndrome) == FL_AETH_RNR) {
+        qp->stats.nr_rnr_rx++;
+        *status = IBV_WC_RNR_RETRY_EXC_ERR;
+        return FL_ROCE_NAK_LATER;
+    }
+    if (fl_aeth_kind(syndrome) != FL_AETH_NAK || value > FL_IB_NAK_RD_REQUEST) {
+        qp->stats.nr_stale++;
+        return FL_ROCE_NAK_NONE;
+    }
+    qp->stats.nr_nak_rx[value]++;
+    if (value == FL_IB_NAK_SEQUENCE)
+        return FL_ROCE_NAK_GAP;
+    *status = failures[value];
+    return FL_ROCE_NAK_FATAL;
+}
+
+bool fl_roce_wait_rnr(struct fl_roce_qp *qp, uint8_t code, uint64_t now)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if (qp->attr.rnr_retry != FL_ROCE_RNR_RETRY_FOREVER && !req->rnr_left--)
+        return false;
+    req->rnr_at = now + fl_ib_rnr_us(code) * 1000ull;
+    req->timeout_at = FL_ROCE_NEVER;
+    return true;
+}
+
+static void take_ack(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint64_t now)
+{
+    struct fl_roce_requester *req = &qp->req;
+    uint8_t syndrome = fl_ib_aeth(packet)->syndrome;
+    if (fl_aeth_kind(syndrome) == FL_AETH_ACK) {
         if (!ack_through(qp, packet->psn, now))
             go_back(qp, now);
         return;
     }
-    if (kind == FL_AETH_RSVD || (kind == FL_AETH_NAK && value > FL_IB_NAK_RD_REQUEST)) {
-        qp->stats.nr_stale++;
+    enum ibv_wc_status status;
+    enum fl_roce_nak nak = fl_roce_nak(qp, syndrome, &status);
+    if (nak == FL_ROCE_NAK_NONE)
         return;
-    }
-    if (kind == FL_AETH_RNR)
-        qp->stats.nr_rnr_rx++;
-    else
-        qp->stats.nr_nak_rx[value]++;
     /* A NAK acknowledges everything before its PSN. */
     if (!ack_through(qp, fl_psn_add(packet->psn, UINT32_MAX), now) && req->psn_una != packet->psn) {
         go_back(qp, now);
@@ -192,23 +219,16 @@ static void take_ack(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, u
     }
     if (qp->state == IBV_QPS_ERR || req->psn_una != packet->psn)
         return;
-    if (kind == FL_AETH_NAK && value != FL_IB_NAK_SEQUENCE) {
-        fail_head(qp, failures[value]);
-        return;
-    }
-    if (kind == FL_AETH_NAK) {
+    if (nak == FL_ROCE_NAK_GAP) {
         go_back(qp, now);
         return;
     }
-    if (req->rnr_at != FL_ROCE_NEVER) /* the same once more */
+    if (nak == FL_ROCE_NAK_LATER && req->rnr_at != FL_ROCE_NEVER) /* the same once more */
         return;
-    if (qp->attr.rnr_retry != FL_ROCE_RNR_RETRY_FOREVER && !req->rnr_left--) {
-        fail_head(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-        return;
-    }
-    req->rnr_at = now + fl_ib_rnr_us(value) * 1000ull;
-    req->timeout_at = FL_ROCE_NEVER;
-    rewind_to_una(qp);
+    if (nak == FL_ROCE_NAK_LATER && fl_roce_wait_rnr(qp, fl_aeth_value(syndrome), now))
+        rewind_to_una(qp);
+    else
+        fl_roce_fail_head(qp, status);
 }
 
 /* The READ or atomic at head that this response is for, all before it being acknowledged; NULL: dealt with.
@@ -233,7 +253,7 @@ static struct fl_roce_swqe *answered(struct fl_roce_qp *qp, const struct fl_ib_p
         return NULL;
     struct fl_roce_swqe *head = fl_roce_swqe_at(qp, req->head);
     if (!head->started || !fl_roce_is_rd(head) || head->first_psn != packet->psn) {
-        fail_head(qp, IBV_WC_BAD_RESP_ERR); /* data for something that asked for none */
+        fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR); /* data for something that asked for none */
         return NULL;
     }
     return head;
@@ -241,7 +261,7 @@ static struct fl_roce_swqe *answered(struct fl_roce_qp *qp, const struct fl_ib_p
 
 static void finish(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint64_t now)
 {
-    progress(qp, fl_psn_add(wqe->first_psn, wqe->nr_psn), now);
+    fl_roce_progress(qp, fl_psn_add(wqe->first_psn, wqe->nr_psn), now);
     fl_roce_send_done(qp, IBV_WC_SUCCESS);
     follow(qp);
 }
@@ -257,11 +277,11 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
      */
     if (wqe->wr.opcode != IBV_WR_RDMA_READ || !(packet->op->attr & FL_IB_ENDS) != !last ||
         packet->payload_len != want) {
-        fail_head(qp, IBV_WC_BAD_RESP_ERR);
+        fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR);
         return;
     }
     if (fl_roce_scatter(qp, wqe->sge, wqe->nr_sge, offset, packet->payload, want)) {
-        fail_head(qp, IBV_WC_LOC_PROT_ERR);
+        fl_roce_fail_head(qp, IBV_WC_LOC_PROT_ERR);
         return;
     }
     wqe->nr_done++;
@@ -269,7 +289,7 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
         finish(qp, wqe, now);
         return;
     }
-    progress(qp, fl_psn_add(wqe->first_psn, wqe->nr_done), now);
+    fl_roce_progress(qp, fl_psn_add(wqe->first_psn, wqe->nr_done), now);
     follow(qp);
 }
 
@@ -279,13 +299,13 @@ static void take_atomic(struct fl_roce_qp *qp, const struct fl_ib_packet *packet
     if (!wqe)
         return;
     if (!fl_roce_is_atomic(wqe)) {
-        fail_head(qp, IBV_WC_BAD_RESP_ERR);
+        fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR);
         return;
     }
     uint64_t original = be64_get(
         fl_ib_atomic_ack(packet)->original); /* the program's own byte order from here */
     if (fl_roce_scatter(qp, wqe->sge, wqe->nr_sge, 0, &original, sizeof(original))) {
-        fail_head(qp, IBV_WC_LOC_PROT_ERR);
+        fl_roce_fail_head(qp, IBV_WC_LOC_PROT_ERR);
         return;
     }
     finish(qp, wqe, now);
@@ -296,6 +316,10 @@ void fl_roce_response(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
     struct fl_roce_requester *req = &qp->req;
     if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) {
         qp->stats.nr_dropped++;
+        return;
+    }
+    if (fl_roce_selective_on(qp)) {
+        fl_roce_selective_response(qp, packet, now);
         return;
     }
     /* Only what has been sent and not been acknowledged can be answered. */
@@ -319,6 +343,8 @@ void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now)
         if (qp->timeout_ns && !FAULT(4))
             req->timeout_at = now + qp->timeout_ns;
     }
+    if (fl_roce_selective_on(qp))
+        fl_roce_selective_tick(qp, now);
     if (now < req->timeout_at)
         return;
     req->timeout_at = FL_ROCE_NEVER;
@@ -326,7 +352,7 @@ void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now)
         return;
     qp->stats.nr_timeouts++;
     if (!req->retry_left) {
-        fail_head(qp, IBV_WC_RETRY_EXC_ERR);
+        fl_roce_fail_head(qp, IBV_WC_RETRY_EXC_ERR);
         return;
     }
     if (!FAULT(5))

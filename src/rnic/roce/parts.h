@@ -57,7 +57,53 @@ static inline bool fl_roce_is_rd(const struct fl_roce_swqe *wqe) /* has a respon
     return wqe->wr.opcode == IBV_WR_RDMA_READ || fl_roce_is_atomic(wqe);
 }
 
+/* One packet at psn: SEND or WRITE, atomic, READ request for the nr answers from psn on. False: our own
+ * memory does not open, and the request has failed. */
+bool fl_roce_put_request(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t psn, uint32_t nr,
+                         struct fl_roce_tx *tx);
+
+/* selective.c: the requester's part of it, when both peers agreed */
+static inline bool fl_roce_selective_on(const struct fl_roce_qp *qp)
+{
+    return qp->attr.selective;
+}
+static inline uint8_t fl_roce_path_of(const struct fl_roce_qp *qp, uint32_t psn)
+{
+    return (uint8_t)(psn & (qp->attr.nr_paths - 1u)) & (FL_ROCE_PATHS_MAX - 1);
+}
+void fl_roce_selective_reset(struct fl_roce_qp *qp);
+bool fl_roce_selective_open(const struct fl_roce_qp *qp); /* for what was never sent yet */
+/* What goes before that: lost packets, and probes. */
+bool fl_roce_selective_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
+/* Sent for the first time. How many are on their way. */
+uint32_t fl_roce_selective_sent(struct fl_roce_qp *qp, uint32_t psn, uint32_t nr, struct fl_roce_tx *tx);
+/* It asks for an acknowledgement. */
+void fl_roce_selective_timed(struct fl_roce_qp *qp, uint32_t psn, uint64_t now);
+void fl_roce_selective_arm(struct fl_roce_qp *qp, uint64_t now);
+void fl_roce_selective_response(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint64_t now);
+void fl_roce_selective_tick(struct fl_roce_qp *qp, uint64_t now);
+void fl_roce_selective_go_back(struct fl_roce_qp *qp, uint64_t now);
+
+/* hold.c: the responder's */
+void fl_roce_hold_reset(struct fl_roce_qp *qp);
+void fl_roce_hold(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint32_t ahead);
+bool fl_roce_held(struct fl_roce_qp *qp, struct fl_ib_packet *packet); /* the one that comes next */
+void fl_roce_let_go(struct fl_roce_qp *qp, uint32_t from);             /* what is held up to epsn */
+void fl_roce_take_probe(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+uint32_t fl_roce_put_bitmap(const struct fl_roce_qp *qp, be32 *bits); /* words */
+/* Answers to be sent again: nr of them, asked for from index start on. */
+void fl_roce_again_push(struct fl_roce_qp *qp, uint32_t psn, uint32_t nr, uint32_t start);
+
 /* completer.c */
+enum fl_roce_nak { FL_ROCE_NAK_NONE, FL_ROCE_NAK_GAP, FL_ROCE_NAK_LATER, FL_ROCE_NAK_FATAL };
+/* Counted. *status: what the request ends with, now or when its RNR retries are used up. */
+enum fl_roce_nak fl_roce_nak(struct fl_roce_qp *qp, uint8_t syndrome, enum ibv_wc_status *status);
+/* False: it has waited for a receive often enough. */
+bool fl_roce_wait_rnr(struct fl_roce_qp *qp, uint8_t code, uint64_t now);
+/* The WQE at head ends in an error, and with it the connection. */
+void fl_roce_fail_head(struct fl_roce_qp *qp, enum ibv_wc_status status);
+/* psn_una has moved. */
+void fl_roce_progress(struct fl_roce_qp *qp, uint32_t psn_una, uint64_t now);
 void fl_roce_response(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, uint64_t now);
 void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now);
 /* Completes the WQE at head. */
@@ -74,6 +120,8 @@ bool fl_roce_take_recv(struct fl_roce_qp *qp);
 /* Says so to the peer, and stops taking requests. */
 void fl_roce_refuse(struct fl_roce_qp *qp, enum fl_ib_nak nak, enum ibv_wc_status recv_status);
 
+void fl_roce_queue_ack(struct fl_roce_qp *qp);
+
 /* inbound.c: what requests do */
 enum fl_roce_verdict {
     FL_ROCE_OK,
@@ -88,6 +136,7 @@ enum fl_roce_verdict fl_roce_inbound(struct fl_roce_qp *qp, const struct fl_ib_p
 /* rd.c: READ and atomic requests and their answers */
 enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
 void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
+struct fl_roce_rd *fl_roce_rd_find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind);
 struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp);
 
 /* respond.c */

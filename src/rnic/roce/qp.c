@@ -53,6 +53,10 @@ int fl_roce_qp_init(struct fl_roce_qp *qp, const struct fl_roce_ops *ops, const 
         qp->resp.rd = calloc(cap->max_dest_rd_atomic, sizeof(*qp->resp.rd));
         r = qp->resp.rd ? 0 : -ENOMEM;
     }
+    if (!r && cap->pool && cap->type == IBV_QPT_RC) {
+        qp->sel = calloc(1, sizeof(*qp->sel));
+        r = qp->sel ? 0 : -ENOMEM;
+    }
     if (r) {
         fl_roce_qp_fini(qp);
         return r;
@@ -65,6 +69,8 @@ int fl_roce_qp_init(struct fl_roce_qp *qp, const struct fl_roce_ops *ops, const 
 
 void fl_roce_qp_fini(struct fl_roce_qp *qp)
 {
+    fl_roce_hold_reset(qp);
+    free(qp->sel);
     free(qp->req.wqes);
     free(qp->resp.rd);
     fl_roce_rq_fini(&qp->own_rq);
@@ -104,6 +110,12 @@ static int enter_rtr(struct fl_roce_qp *qp, const struct fl_roce_attr *attr)
     if (!fl_ib_mtu_len(attr->mtu) || attr->dest_qpn > FL_IB_QPN_MASK || attr->rq_psn > FL_IB_QPN_MASK ||
         attr->min_rnr_timer > 31 || attr->max_dest_rd_atomic > qp->cap.max_dest_rd_atomic)
         return -EINVAL;
+    uint32_t nr_paths = attr->nr_paths ? attr->nr_paths : 1;
+    if ((attr->selective && !qp->sel) || nr_paths > (attr->selective ? FL_ROCE_PATHS_MAX : 1) ||
+        (nr_paths & (nr_paths - 1)))
+        return -EINVAL;
+    qp->attr.selective = attr->selective;
+    qp->attr.nr_paths = (uint8_t)nr_paths;
     qp->attr.mtu = attr->mtu;
     qp->attr.dest_qpn = attr->dest_qpn;
     qp->attr.rq_psn = attr->rq_psn;
@@ -145,6 +157,9 @@ void fl_roce_qp_fail(struct fl_roce_qp *qp)
 {
     qp->state = IBV_QPS_ERR;
     qp->req.timeout_at = qp->req.rnr_at = FL_ROCE_NEVER;
+    if (qp->sel)
+        qp->sel->pto_at = FL_ROCE_NEVER;
+    fl_roce_hold_reset(qp);
     while (qp->req.head != qp->req.tail)
         fl_roce_send_done(qp, IBV_WC_WR_FLUSH_ERR);
     flush_receives(qp);
@@ -170,6 +185,7 @@ int fl_roce_qp_modify(struct fl_roce_qp *qp, enum ibv_qp_state to, const struct 
         fl_roce_qp_fail(qp);
     }
     if (to == IBV_QPS_RESET) {
+        fl_roce_responder_reset(qp);
         memset(&qp->attr, 0, sizeof(qp->attr));
         qp->own_rq.head = qp->own_rq.tail;
         fl_roce_requester_reset(qp);
@@ -195,6 +211,7 @@ void fl_roce_tx_begin(struct fl_roce_tx *tx, uint8_t opcode, const struct fl_roc
     tx->iov[0] = (struct iovec){tx->hdr, fl_ib_opcodes[opcode].hdr_len};
     tx->nr_iov = 1;
     tx->ah = NULL;
+    tx->path = 0;
 }
 
 void fl_roce_tx_end(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t payload_len)
@@ -260,13 +277,17 @@ void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, con
     bool ours = ready && !qp->resp.failed && !((be16_get(packet->bth->pkey) ^ qp->attr.pkey) & 0x7fff);
     if (ours && take_congestion(qp, packet, meta, now))
         return;
-    if (!ours || packet->bth->opcode >> 5 != services[qp->cap.type]) {
+    uint8_t opcode = packet->bth->opcode;
+    bool own = opcode == FL_IB_OPCODE_SACK || opcode == FL_IB_OPCODE_PROBE;
+    if (!ours || (own ? !fl_roce_selective_on(qp) : opcode >> 5 != services[qp->cap.type])) {
         qp->stats.nr_dropped++;
         return;
     }
     qp->stats.rx_len += packet->payload_len;
     if (qp->cap.type == IBV_QPT_UD)
         fl_roce_datagram(qp, packet, meta);
+    else if (opcode == FL_IB_OPCODE_PROBE)
+        fl_roce_take_probe(qp, packet);
     else if (packet->op->attr & FL_IB_RESPONSE)
         fl_roce_response(qp, packet, now);
     else
@@ -276,6 +297,8 @@ void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, con
 uint64_t fl_roce_qp_deadline(const struct fl_roce_qp *qp)
 {
     uint64_t at = qp->req.timeout_at < qp->req.rnr_at ? qp->req.timeout_at : qp->req.rnr_at;
+    if (qp->sel && qp->sel->pto_at < at)
+        at = qp->sel->pto_at;
     if (qp->held && fl_roce_has_data(qp) && qp->cc.next_at < at)
         at = qp->cc.next_at;
     return at;

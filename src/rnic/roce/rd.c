@@ -103,7 +103,7 @@ enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_pa
     return FL_ROCE_OK;
 }
 
-static struct fl_roce_rd *find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
+struct fl_roce_rd *fl_roce_rd_find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
 {
     for (uint32_t i = 0; i < qp->resp.nr_rd; i++) {
         struct fl_roce_rd *rd = rd_at(qp, i);
@@ -116,7 +116,7 @@ static struct fl_roce_rd *find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce
 static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
 {
     const struct fl_reth *reth = fl_ib_reth(packet);
-    struct fl_roce_rd *rd = find(qp, packet->psn, FL_ROCE_RD_READ);
+    struct fl_roce_rd *rd = fl_roce_rd_find(qp, packet->psn, FL_ROCE_RD_READ);
     if (!rd)
         return; /* too old: whoever asks has had its answer */
     uint32_t i = fl_psn_add(packet->psn, -rd->first_psn);
@@ -127,6 +127,13 @@ static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     if (be64_get(reth->va) != rd->va + skip && !FAULT(9))
         return;
     uint32_t end = i + fl_ib_nr_packets((uint32_t)len, qp->mtu);
+    if (fl_roce_selective_on(qp)) {
+        if (rd->pending && end > rd->next)
+            end = rd->next; /* from there on it will be sent anyway */
+        if (end > i)
+            fl_roce_again_push(qp, packet->psn, end - i, i);
+        return;
+    }
     rd->va = be64_get(reth->va) - skip;
     rd->replay = rd->replay || !rd->pending;
     rd->next = rd->start = i;
@@ -140,7 +147,7 @@ void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         read_again(qp, packet);
         return;
     }
-    struct fl_roce_rd *rd = find(qp, packet->psn, FL_ROCE_RD_ATOMIC);
+    struct fl_roce_rd *rd = fl_roce_rd_find(qp, packet->psn, FL_ROCE_RD_ATOMIC);
     if (!rd)
         return;
     void *ptr;

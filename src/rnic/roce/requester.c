@@ -16,6 +16,7 @@ void fl_roce_requester_reset(struct fl_roce_qp *qp)
     req->rnr_left = qp->attr.rnr_retry;
     req->retrying = false;
     req->timeout_at = req->rnr_at = FL_ROCE_NEVER;
+    fl_roce_selective_reset(qp);
 }
 
 /* May this kind of queue pair post that? */
@@ -99,7 +100,7 @@ int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr)
     wqe->wr = *wr;
     wqe->len = (uint32_t)len;
     wqe->nr_done = wqe->first_psn = wqe->nr_psn = 0;
-    wqe->started = false;
+    wqe->started = wqe->heard = false;
     wqe->is_inline = wr->send_flags & IBV_SEND_INLINE;
     wqe->status = IBV_WC_SUCCESS;
     copy_data(wqe, wr);
@@ -170,32 +171,32 @@ static uint8_t send_op(const struct fl_roce_swqe *wqe, bool first, bool last)
     }
 }
 
-static void put_reth(struct fl_roce_tx *tx, uint8_t at, const struct fl_roce_swqe *wqe, uint32_t skip)
+static void put_reth(struct fl_roce_tx *tx, uint8_t at, const struct fl_roce_swqe *wqe, uint32_t skip,
+                     uint32_t len)
 {
     struct fl_reth *reth = fl_roce_tx_hdr(tx, at);
     *reth = (struct fl_reth){be64_of(wqe->wr.wr.rdma.remote_addr + skip), be32_of(wqe->wr.wr.rdma.rkey),
-                             be32_of(wqe->len - skip)};
+                             be32_of(len)};
 }
 
 /* One packet of a SEND or WRITE. False: our own memory does not open. */
-static bool put_data(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint8_t service, struct fl_roce_tx *tx)
+static bool put_data(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t psn, uint8_t service,
+                     struct fl_roce_tx *tx)
 {
-    struct fl_roce_requester *req = &qp->req;
-    uint32_t i = fl_psn_add(req->psn_next, -wqe->first_psn), offset = i * qp->mtu;
+    uint32_t i = fl_psn_add(psn, -wqe->first_psn), offset = i * qp->mtu;
     bool first = !i, last = i + 1 == wqe->nr_psn;
     uint32_t len = last ? wqe->len - offset : qp->mtu;
     uint8_t opcode = FL_IB_OPCODE(service, send_op(wqe, first, last));
     const struct fl_ib_opcode *op = &fl_ib_opcodes[opcode];
-    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
-    struct fl_bth *bth = fl_roce_tx_bth(tx);
+    fl_roce_tx_begin(tx, opcode, qp, psn);
     if (op->reth)
-        put_reth(tx, op->reth, wqe, 0);
+        put_reth(tx, op->reth, wqe, 0, wqe->len);
     if (op->immdt)
         memcpy(fl_roce_tx_hdr(tx, op->immdt), &wqe->wr.imm_data, 4); /* in network byte order already */
     if (op->ieth)
         *(struct fl_ieth *)fl_roce_tx_hdr(tx, op->ieth) = (struct fl_ieth){be32_of(wqe->wr.invalidate_rkey)};
     if (last && (wqe->wr.send_flags & IBV_SEND_SOLICITED) && (op->attr & FL_IB_SEND))
-        bth->flags |= FL_BTH_SOLICITED;
+        fl_roce_tx_bth(tx)->flags |= FL_BTH_SOLICITED;
     if (wqe->is_inline && len) {
         tx->iov[tx->nr_iov++] = (struct iovec){wqe->inline_data + offset, len};
     } else if (len) {
@@ -204,39 +205,27 @@ static bool put_data(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint8_t se
             return false;
         tx->nr_iov += nr;
     }
-    /* Each message asks for an acknowledgement, and a long one on its way, so that the window opens. */
-    uint32_t unacked = (uint32_t)fl_psn_diff(req->psn_next, req->psn_una) + 1;
-    if (service == FL_IB_RC &&
-        (last || ++req->nr_unasked >= qp->attr.window / 4 || unacked >= qp->attr.window)) {
-        bth->ack |= FL_BTH_ACKREQ;
-        req->nr_unasked = 0;
-    }
     fl_roce_tx_end(qp, tx, len);
-    req->psn_next = fl_psn_add(req->psn_next, 1);
-    req->cur += last;
     return true;
 }
 
-/* A READ request: all of it, or what has not come yet, as of psn_next. */
-static void put_read(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
+/* A READ request for nr packets of it from psn on. */
+static void put_read(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t psn, uint32_t nr,
+                     struct fl_roce_tx *tx)
 {
-    struct fl_roce_requester *req = &qp->req;
     uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, FL_IB_READ_REQUEST);
-    uint32_t i = fl_psn_add(req->psn_next, -wqe->first_psn);
-    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
-    put_reth(tx, fl_ib_opcodes[opcode].reth, wqe, FAULT(9) ? 0 : i * qp->mtu);
-    fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
+    uint32_t i = FAULT(9) ? 0 : fl_psn_add(psn, -wqe->first_psn), skip = i * qp->mtu;
+    fl_roce_tx_begin(tx, opcode, qp, psn);
+    put_reth(tx, fl_ib_opcodes[opcode].reth, wqe, skip,
+             i + nr >= wqe->nr_psn ? wqe->len - skip : nr * qp->mtu);
     fl_roce_tx_end(qp, tx, 0);
-    req->psn_next = fl_psn_add(wqe->first_psn, wqe->nr_psn);
-    req->cur++;
 }
 
 static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
 {
-    struct fl_roce_requester *req = &qp->req;
     bool swap = wqe->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
     uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, swap ? FL_IB_COMPARE_SWAP : FL_IB_FETCH_ADD);
-    fl_roce_tx_begin(tx, opcode, qp, req->psn_next);
+    fl_roce_tx_begin(tx, opcode, qp, wqe->first_psn);
     struct fl_atomic_eth *eth = fl_roce_tx_hdr(tx, fl_ib_opcodes[opcode].atomic);
     *eth = (struct fl_atomic_eth){
         be64_of(wqe->wr.wr.atomic.remote_addr),
@@ -244,15 +233,12 @@ static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct f
         be64_of(swap ? wqe->wr.wr.atomic.swap : wqe->wr.wr.atomic.compare_add),
         be64_of(swap ? wqe->wr.wr.atomic.compare_add : 0),
     };
-    fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
     fl_roce_tx_end(qp, tx, 0);
-    req->psn_next = fl_psn_add(req->psn_next, 1);
-    req->cur++;
 }
 
 static bool put_datagram(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct fl_roce_tx *tx)
 {
-    if (!put_data(qp, wqe, FL_IB_UD, tx))
+    if (!put_data(qp, wqe, qp->req.psn_next, FL_IB_UD, tx))
         return false;
     /* 10.2.5: a Q_Key with its top bit set means that of the queue pair */
     uint32_t qkey = wqe->wr.wr.ud.remote_qkey & 0x80000000u ? qp->attr.qkey : wqe->wr.wr.ud.remote_qkey;
@@ -260,6 +246,35 @@ static bool put_datagram(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, struct
     *deth = (struct fl_deth){.qkey = be32_of(qkey), .src_qpn = be24_of(qp->cap.qpn)};
     fl_roce_tx_bth(tx)->qpn = be24_of(wqe->wr.wr.ud.remote_qpn);
     tx->ah = wqe->wr.wr.ud.ah;
+    return true;
+}
+
+bool fl_roce_put_request(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t psn, uint32_t nr,
+                         struct fl_roce_tx *tx)
+{
+    if (wqe->wr.opcode == IBV_WR_RDMA_READ)
+        put_read(qp, wqe, psn, nr, tx);
+    else if (fl_roce_is_atomic(wqe))
+        put_atomic(qp, wqe, tx);
+    else if (qp->cap.type == IBV_QPT_UD
+                 ? !put_datagram(qp, wqe, tx)
+                 : !put_data(qp, wqe, psn, qp->cap.type == IBV_QPT_UC ? FL_IB_UC : FL_IB_RC, tx)) {
+        wqe->status = IBV_WC_LOC_PROT_ERR;
+        fl_roce_retire(qp);
+        return false;
+    }
+    return true;
+}
+
+/* READs, atomics and the end of each message ask for an acknowledgement, and a long one on its way, so that
+ * the window opens. */
+static bool ask(struct fl_roce_qp *qp, bool anyway, uint32_t in_flight, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if (!anyway && ++req->nr_unasked < qp->attr.window / 4 && in_flight < qp->attr.window)
+        return false;
+    fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
+    req->nr_unasked = 0;
     return true;
 }
 
@@ -307,13 +322,51 @@ static void tell_drained(struct fl_roce_qp *qp)
         qp->ops->event(qp, IBV_EVENT_SQ_DRAINED);
 }
 
+/* May what was never sent, or is sent again from psn_next on, go out? */
+static bool window_open(const struct fl_roce_qp *qp)
+{
+    if (fl_roce_selective_on(qp))
+        return fl_roce_selective_open(qp);
+    return (uint32_t)fl_psn_diff(qp->req.psn_next, qp->req.psn_una) < qp->attr.window;
+}
+
 bool fl_roce_has_data(const struct fl_roce_qp *qp)
 {
     const struct fl_roce_requester *req = &qp->req;
     if (fl_roce_rd_pending(qp))
         return true;
-    return req->cur != req->tail && req->rnr_at == FL_ROCE_NEVER &&
-           (uint32_t)fl_psn_diff(req->psn_next, req->psn_una) < qp->attr.window;
+    if (fl_roce_selective_on(qp) && qp->sel->nr_lost)
+        return true;
+    return req->cur != req->tail && req->rnr_at == FL_ROCE_NEVER && window_open(qp);
+}
+
+/* The next packet of the request whose turn it is. */
+static bool send_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx)
+{
+    struct fl_roce_requester *req = &qp->req;
+    if (!window_open(qp))
+        return false;
+    struct fl_roce_swqe *wqe = next_wqe(qp);
+    if (!wqe)
+        return false;
+    uint32_t psn = req->psn_next, i = fl_psn_add(psn, -wqe->first_psn);
+    uint32_t nr = wqe->wr.opcode == IBV_WR_RDMA_READ ? wqe->nr_psn - i : 1;
+    bool again = fl_psn_diff(req->psn_max, psn) > 0, last = i + nr == wqe->nr_psn;
+    if (!fl_roce_put_request(qp, wqe, psn, nr, tx))
+        return false;
+    qp->stats.nr_resent += again;
+    req->psn_next = fl_psn_add(psn, nr);
+    req->cur += last;
+    if (fl_psn_diff(req->psn_next, req->psn_max) > 0)
+        req->psn_max = req->psn_next;
+    if (qp->cap.type != IBV_QPT_RC)
+        return true;
+    uint32_t in_flight = (uint32_t)fl_psn_diff(req->psn_next, req->psn_una);
+    if (fl_roce_selective_on(qp))
+        in_flight = fl_roce_selective_sent(qp, psn, nr, tx);
+    if (ask(qp, last || fl_roce_is_rd(wqe), in_flight, tx) && fl_roce_selective_on(qp))
+        fl_roce_selective_timed(qp, psn, now);
+    return true;
 }
 
 bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx, bool open)
@@ -323,30 +376,17 @@ bool fl_roce_request_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx
     tell_drained(qp);
     if (!open || req->rnr_at != FL_ROCE_NEVER)
         return false;
-    /* 10.3.1.5: in SQD the message that was begun goes on, and what was lost is sent again */
-    if (qp->state != IBV_QPS_RTS &&
-        (qp->state != IBV_QPS_SQD || req->cur == req->tail || !fl_roce_swqe_at(qp, req->cur)->started))
+    if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
         return false;
-    if ((uint32_t)fl_psn_diff(req->psn_next, req->psn_una) >= qp->attr.window)
-        return false;
-    struct fl_roce_swqe *wqe = next_wqe(qp);
-    if (!wqe)
-        return false;
-    bool again = fl_psn_diff(req->psn_max, req->psn_next) > 0;
-    if (wqe->wr.opcode == IBV_WR_RDMA_READ) {
-        put_read(qp, wqe, tx);
-    } else if (fl_roce_is_atomic(wqe)) {
-        put_atomic(qp, wqe, tx);
-    } else if (!(qp->cap.type == IBV_QPT_UD
-                     ? put_datagram(qp, wqe, tx)
-                     : put_data(qp, wqe, qp->cap.type == IBV_QPT_UC ? FL_IB_UC : FL_IB_RC, tx))) {
-        wqe->status = IBV_WC_LOC_PROT_ERR;
-        fl_roce_retire(qp);
-        return false;
+    if (!fl_roce_selective_on(qp) || !fl_roce_selective_next(qp, now, tx)) {
+        /* 10.3.1.5: in SQD the message that was begun goes on, and what was lost is sent again */
+        if (qp->state == IBV_QPS_SQD && (req->cur == req->tail || !fl_roce_swqe_at(qp, req->cur)->started))
+            return false;
+        if (!send_next(qp, now, tx))
+            return false;
     }
-    qp->stats.nr_resent += again;
-    if (fl_psn_diff(req->psn_next, req->psn_max) > 0)
-        req->psn_max = req->psn_next;
+    if (fl_roce_selective_on(qp))
+        fl_roce_selective_arm(qp, now);
     /* Under a low rate a message may take long to leave, which is no sign of loss. */
     if (qp->cap.type == IBV_QPT_RC && qp->timeout_ns &&
         (req->timeout_at == FL_ROCE_NEVER || qp->cc.limited) && !FAULT(4))

@@ -21,6 +21,21 @@ static void put_ack(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t psn, 
     fl_roce_tx_end(qp, tx, 0);
 }
 
+/* What has come, and what lies here of what follows it */
+static void put_sack(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
+{
+    struct fl_roce_selective *sel = qp->sel;
+    uint32_t nr = fl_roce_put_bitmap(qp, sel->sack.bits), len = sizeof(sel->sack.head) + nr * sizeof(be32);
+    sel->sack.head.echo = be32_of(sel->echo);
+    fl_roce_tx_begin(tx, FL_IB_OPCODE_SACK, qp, fl_psn_add(qp->resp.epsn, UINT32_MAX));
+    put_aeth(tx, fl_ib_opcodes[FL_IB_OPCODE_SACK].aeth, ack_syndrome, qp->resp.msn);
+    tx->iov[tx->nr_iov++] = (struct iovec){&sel->sack, len};
+    tx->path = fl_roce_path_of(qp, sel->answer_turn);
+    fl_roce_tx_end(qp, tx, len);
+    sel->answer_turn += sel->echo_due; /* answers sent again go ahead of the echo, on its path */
+    sel->echo_due = false;
+}
+
 static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd)
 {
     uint8_t opcode = FL_IB_OPCODE(FL_IB_RC, FL_IB_ATOMIC_ACK);
@@ -29,14 +44,14 @@ static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_r
     *(struct fl_atomic_ack_eth *)fl_roce_tx_hdr(
         tx, fl_ib_opcodes[opcode].atomic_ack) = (struct fl_atomic_ack_eth){be64_of(rd->original)};
     fl_roce_tx_end(qp, tx, 0);
-    rd->pending = false;
 }
 
-/* False: the memory does not open any more. */
-static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd)
+/* Packet i of the answer, of which `start` to `end` are sent. False: the memory does not open any more. */
+static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, const struct fl_roce_rd *rd, uint32_t i,
+                     uint32_t start, uint32_t end)
 {
-    uint32_t i = rd->next, offset = i * qp->mtu;
-    bool first = i == rd->start, last = i + 1 == rd->end;
+    uint32_t offset = i * qp->mtu;
+    bool first = i == start, last = i + 1 == end;
     uint32_t len = i + 1 == rd->nr_psn ? (uint32_t)rd->len - offset : qp->mtu;
     enum fl_ib_op op = last    ? (first ? FL_IB_READ_ONLY : FL_IB_READ_LAST)
                        : first ? FL_IB_READ_FIRST
@@ -51,9 +66,52 @@ static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roc
     if (len)
         tx->iov[tx->nr_iov++] = (struct iovec){ptr, len};
     fl_roce_tx_end(qp, tx, len);
-    rd->next++;
-    rd->pending = rd->next != rd->end;
     return true;
+}
+
+/* What the peer asked for again, in the order in which it asked. 1: a packet, 0: nothing, -1: no access to
+ * *psn. */
+static int put_again(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t *psn)
+{
+    struct fl_roce_selective *sel = qp->sel;
+    while (sel->nr_again) {
+        struct fl_roce_again *again = &sel->again[sel->again_head];
+        const struct fl_roce_rd *rd = fl_roce_rd_find(qp, again->psn, FL_ROCE_RD_READ);
+        uint32_t i = rd ? fl_psn_add(again->psn, -rd->first_psn) : 0;
+        *psn = again->psn;
+        if (rd && !put_read(qp, tx, rd, i, again->start, i + again->nr))
+            return -1;
+        again->psn = fl_psn_add(again->psn, 1);
+        if (!rd || !--again->nr) { /* none: its answers have come meanwhile */
+            sel->again_head = (sel->again_head + 1) % FL_ROCE_AGAIN_MAX;
+            sel->nr_again--;
+        }
+        if (!rd)
+            continue;
+        tx->path = fl_roce_path_of(qp, sel->answer_turn);
+        return 1;
+    }
+    return 0;
+}
+
+/* The next answer to the oldest READ or atomic that waits. 1: a packet, -1: no access to *psn. */
+static int put_pending(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd, uint32_t *psn)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    *psn = fl_psn_add(rd->first_psn, rd->next);
+    if (rd->kind == FL_ROCE_RD_ATOMIC)
+        put_atomic(qp, tx, rd);
+    else if (!put_read(qp, tx, rd, rd->next, rd->start, rd->end))
+        return -1;
+    tx->path = fl_roce_path_of(qp, *psn);
+    rd->next++;
+    rd->pending = rd->kind == FL_ROCE_RD_READ && rd->next != rd->end;
+    bool told = !fl_roce_selective_on(qp) || (!qp->sel->nr_held && !qp->sel->echo_due);
+    if (told && resp->ack_pending && fl_psn_diff(*psn, resp->ack_psn) >= 0) {
+        resp->ack_pending = false;
+        qp->stats.nr_coalesced++;
+    }
+    return 1;
 }
 
 /* Annex A17.9.3: to the queue pair that sent what was marked, BECN set, 16 reserved bytes */
@@ -75,23 +133,17 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
         put_cnp(qp, tx);
         return true;
     }
+    bool selective = fl_roce_selective_on(qp);
     struct fl_roce_rd *rd = fl_roce_rd_pending(qp);
-    if (rd && !open)
+    if ((rd || (selective && qp->sel->nr_again)) && !open)
         return false; /* an ACK must not pass it */
-    if (rd) {
-        uint32_t psn = fl_psn_add(rd->first_psn, rd->next);
-        bool sent = true;
-        if (rd->kind == FL_ROCE_RD_ATOMIC)
-            put_atomic(qp, tx, rd);
-        else
-            sent = put_read(qp, tx, rd);
-        if (sent) {
-            if (resp->ack_pending && fl_psn_diff(psn, resp->ack_psn) >= 0) {
-                resp->ack_pending = false;
-                qp->stats.nr_coalesced++;
-            }
-            return true;
-        }
+    uint32_t psn;
+    int r = selective ? put_again(qp, tx, &psn) : 0;
+    if (!r && rd)
+        r = put_pending(qp, tx, rd, &psn);
+    if (r > 0)
+        return true;
+    if (r < 0) {
         for (uint32_t i = 0; i < qp->attr.max_dest_rd_atomic; i++)
             resp->rd[i].pending = false;
         fl_roce_refuse(qp, FL_IB_NAK_ACCESS, IBV_WC_WR_FLUSH_ERR);
@@ -106,9 +158,12 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
             qp->stats.nr_nak_tx[fl_aeth_value(resp->nak_syndrome)]++;
         return true;
     }
-    if (resp->ack_pending) {
+    if (resp->ack_pending || (selective && qp->sel->echo_due)) {
         resp->ack_pending = false;
-        put_ack(qp, tx, resp->ack_psn, ack_syndrome);
+        if (selective && (qp->sel->nr_held || qp->sel->echo_due))
+            put_sack(qp, tx);
+        else
+            put_ack(qp, tx, resp->ack_psn, ack_syndrome);
         qp->stats.nr_acks++;
         return true;
     }

@@ -7,6 +7,7 @@
 void fl_roce_responder_reset(struct fl_roce_qp *qp)
 {
     struct fl_roce_rd *rd = qp->resp.rd;
+    fl_roce_hold_reset(qp);
     memset(&qp->resp, 0, sizeof(qp->resp));
     qp->resp.rd = rd;
     if (rd)
@@ -80,7 +81,7 @@ static void queue_nak(struct fl_roce_qp *qp, uint8_t syndrome)
     resp->nak_psn = resp->epsn;
 }
 
-static void queue_ack(struct fl_roce_qp *qp)
+void fl_roce_queue_ack(struct fl_roce_qp *qp)
 {
     struct fl_roce_responder *resp = &qp->resp;
     qp->stats.nr_coalesced += resp->ack_pending;
@@ -108,7 +109,7 @@ static void judge(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, enum
         resp->prev = packet->bth->opcode;
         resp->gap_told = false;
         if ((packet->bth->ack & FL_BTH_ACKREQ) && !(packet->op->attr & (FL_IB_READ | FL_IB_ATOMIC)))
-            queue_ack(qp);
+            fl_roce_queue_ack(qp);
         return;
     case FL_ROCE_NO_RECV:
         queue_nak(qp, fl_aeth_syndrome(FL_AETH_RNR, qp->attr.min_rnr_timer));
@@ -135,7 +136,7 @@ static void duplicate(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     if (packet->op->attr & (FL_IB_READ | FL_IB_ATOMIC))
         fl_roce_rd_again(qp, packet);
     else
-        queue_ack(qp); /* 9.7.5.1.5: with the newest PSN, so that the peer catches up at once */
+        fl_roce_queue_ack(qp); /* 9.7.5.1.5: with the newest PSN, so that the peer catches up at once */
 }
 
 /* UC (9.8.2): what does not fit is thrown away, up to the next message. */
@@ -170,6 +171,31 @@ static void unreliable(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     }
 }
 
+/* The request that comes next. True: done, and epsn has moved. */
+static bool take_next(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
+{
+    enum fl_roce_verdict v = FL_ROCE_BAD_REQUEST;
+    if (fl_ib_may_follow(qp->resp.prev, packet->bth->opcode))
+        v = packet->op->attr & (FL_IB_READ | FL_IB_ATOMIC) ? fl_roce_rd_new(qp, packet)
+                                                           : fl_roce_inbound(qp, packet);
+    judge(qp, packet, v);
+    return v == FL_ROCE_OK;
+}
+
+/* And then what had come ahead of it. */
+static void take_held(struct fl_roce_qp *qp, uint32_t done)
+{
+    struct fl_ib_packet packet;
+    for (bool more = false;; more = true) {
+        fl_roce_let_go(qp, done);
+        done = qp->resp.epsn;
+        if (more)
+            fl_roce_queue_ack(qp);
+        if (!fl_roce_held(qp, &packet) || !take_next(qp, &packet))
+            return;
+    }
+}
+
 void fl_roce_request(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
 {
     struct fl_roce_responder *resp = &qp->resp;
@@ -189,6 +215,10 @@ void fl_roce_request(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         fl_roce_inbound(qp, packet);
         resp->epsn = epsn;
     }
+    if (ahead > 0 && fl_roce_selective_on(qp)) {
+        fl_roce_hold(qp, packet, (uint32_t)ahead);
+        return;
+    }
     if (ahead > 0) {
         qp->stats.nr_out_of_order++;
         if (!resp->gap_told)
@@ -200,11 +230,7 @@ void fl_roce_request(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         duplicate(qp, packet);
         return;
     }
-    if (!fl_ib_may_follow(resp->prev, packet->bth->opcode)) {
-        judge(qp, packet, FL_ROCE_BAD_REQUEST);
-        return;
-    }
-    judge(qp, packet,
-          packet->op->attr & (FL_IB_READ | FL_IB_ATOMIC) ? fl_roce_rd_new(qp, packet)
-                                                         : fl_roce_inbound(qp, packet));
+    uint32_t psn = packet->psn;
+    if (take_next(qp, packet) && fl_roce_selective_on(qp) && qp->sel->nr_held)
+        take_held(qp, psn);
 }

@@ -29,6 +29,9 @@
 #define FL_ROCE_MSG_MAX           (1u << 30) /* so that a message at MTU 256 takes no more than 2^22 PSNs */
 #define FL_ROCE_GRH_LEN           40         /* what a UD receive begins with */
 #define FL_ROCE_RD_MAX            128        /* most READs and atomics that may be on their way */
+#define FL_ROCE_SPAN              2048 /* selective: PSNs from the oldest missing to the newest sent, at most */
+#define FL_ROCE_PATHS_MAX         16
+#define FL_ROCE_POOL_MAX          65536
 #define FL_ROCE_NEVER             UINT64_MAX
 #define FL_ROCE_RNR_RETRY_FOREVER 7
 
@@ -79,6 +82,26 @@ static inline uint32_t fl_roce_rq_left(const struct fl_roce_rq *rq)
     return rq->tail - rq->head;
 }
 
+/*
+ * Packets that came ahead of others and wait for them, under selective retransmission: of all queue pairs of
+ * one thread together, so that what a lossy fabric may cost is bounded. When none is left the peer sends
+ * again. About 4 KiB each, of which only what was used at a time is resident. It outlives its queue pairs.
+ */
+struct fl_roce_held {
+    uint32_t payload_len;
+    uint8_t bytes[FL_IB_HDRS_MAX + 4096]; /* from the BTH on, without pad */
+};
+
+struct fl_roce_pool {
+    uint32_t nr, nr_free;
+    /* private */
+    struct fl_roce_held *packets;
+    uint16_t *free;
+};
+
+int fl_roce_pool_init(struct fl_roce_pool *pool, uint32_t nr); /* 0, -EINVAL, -ENOMEM */
+void fl_roce_pool_fini(struct fl_roce_pool *pool);
+
 /* Fixed when a queue pair is made */
 struct fl_roce_cap {
     enum ibv_qp_type type; /* IBV_QPT_RC, _UC or _UD */
@@ -88,7 +111,8 @@ struct fl_roce_cap {
     uint32_t max_inline;
     uint32_t max_dest_rd_atomic; /* room for as many */
     bool sq_sig_all;
-    struct fl_roce_rq *rq; /* shared receive queue, or NULL */
+    struct fl_roce_rq *rq;     /* shared receive queue, or NULL */
+    struct fl_roce_pool *pool; /* RC: what selective retransmission takes, NULL: there is none */
 };
 
 /* Set on the way to RTR and RTS; the coded values are those of the verbs. */
@@ -106,6 +130,11 @@ struct fl_roce_attr {
     uint8_t max_dest_rd_atomic; /* that the peer may have, at most that of the cap */
     uint32_t window;            /* packets not yet acknowledged, 0: default */
     uint64_t line_rate;         /* of the port, bytes a second; 0: FL_ROCE_LINE_RATE */
+    /* Set on the way to RTR, RC, the same at both ends. Only between two farlane peers that agreed on it:
+     * others know nothing of it. */
+    bool selective;   /* only what is missing is sent again; needs a pool */
+    uint8_t nr_paths; /* spraying: fl_roce_tx.path is 0 to nr_paths - 1. A power of two up to
+                       * FL_ROCE_PATHS_MAX, 0 is 1; more than 1 needs selective */
 };
 
 /* What came with a packet */
@@ -123,6 +152,8 @@ struct fl_roce_tx {
     int nr_iov;
     uint32_t len;      /* of all iov */
     struct ibv_ah *ah; /* UD: where it goes; NULL: to the connected peer */
+    uint8_t path; /* packets of one path should stay in order, those of different paths need not: a port takes
+                   * another source port for each */
 };
 
 struct fl_roce_stats {
@@ -138,6 +169,10 @@ struct fl_roce_stats {
     uint64_t nr_out_of_order;      /* requests after a gap */
     uint64_t
         nr_dropped; /* not for us: wrong service, P_Key, Q_Key or state; UC and UD: no receive, bad length */
+    /* selective retransmission */
+    uint64_t nr_lost;             /* judged lost: packets of ours, and answers */
+    uint64_t nr_probes;           /* sent */
+    uint64_t nr_held, nr_no_room; /* came ahead and were kept; and were not, the pool being empty */
 };
 
 /* private from here on */
@@ -151,6 +186,7 @@ struct fl_roce_swqe {
     uint32_t first_psn, nr_psn; /* from its start on */
     uint32_t nr_done;           /* READ: responses that came, in order */
     bool started, is_inline;
+    bool heard;     /* selective, READ: the request is known to have arrived */
     uint8_t status; /* enum ibv_wc_status of a fault found here while sending */
 };
 
@@ -212,6 +248,49 @@ struct fl_roce_responder {
     uint32_t rd_head, nr_rd;
 };
 
+struct fl_roce_again { /* answers to a READ that are to be sent again */
+    uint32_t psn, nr;
+    uint32_t start; /* index of the first one asked for */
+};
+
+#define FL_ROCE_SPAN_WORDS (FL_ROCE_SPAN / 64)
+#define FL_ROCE_AGAIN_MAX  64
+
+/* Selective retransmission. PSNs are those from the oldest missing on; of a READ: those of its answers. */
+struct fl_roce_selective {
+    /* requester */
+    uint64_t seen[FL_ROCE_SPAN_WORDS];   /* at the peer, or the answer came */
+    uint64_t lost[FL_ROCE_SPAN_WORDS];   /* to be sent, or asked for, again */
+    uint64_t fresh[FL_ROCE_SPAN_WORDS];  /* that was done since the last probe */
+    uint64_t closed[FL_ROCE_SPAN_WORDS]; /* ... before it: the answer to the probe judges them */
+    uint32_t psn_heard;                  /* the peer has executed all requests before it */
+    uint32_t nr_out;                     /* sent, and neither seen nor lost */
+    uint32_t nr_lost, nr_fresh, nr_closed;
+    /* newest seen on each path: requests, answers to READs */
+    uint32_t high[FL_ROCE_PATHS_MAX], high_read[FL_ROCE_PATHS_MAX];
+    uint32_t turn; /* of the paths for what is sent again */
+    bool probe_due, probing, timed;
+    uint32_t probe, timed_psn;
+    be32 probe_serial;
+    uint64_t probe_at, timed_at, srtt, rttvar, pto_at;
+    uint32_t nr_ptos; /* since something moved */
+    bool doomed;      /* the peer refused doom_psn; answers before it are missing yet */
+    uint8_t doom_status;
+    uint32_t doom_psn, rnr_psn;
+    /* responder */
+    uint64_t held[FL_ROCE_SPAN_WORDS];
+    uint16_t slots[FL_ROCE_SPAN]; /* where in the pool */
+    uint32_t nr_held, nr_unsaid;
+    bool echo_due;
+    uint32_t echo, answer_turn;
+    struct fl_roce_again again[FL_ROCE_AGAIN_MAX];
+    uint32_t again_head, nr_again;
+    struct {
+        struct fl_sack head;
+        be32 bits[FL_ROCE_SPAN / 32];
+    } sack; /* the one that is being sent */
+};
+
 struct fl_roce_qp {
     const struct fl_roce_ops *ops;
     void *owner;
@@ -227,8 +306,9 @@ struct fl_roce_qp {
     struct fl_roce_requester req;
     struct fl_roce_responder resp;
     struct fl_roce_congestion cc;
-    bool held; /* the rate held something back */
-    bool turn; /* whose packet is next, when both sides have one */
+    struct fl_roce_selective *sel; /* with a pool */
+    bool held;                     /* the rate held something back */
+    bool turn;                     /* whose packet is next, when both sides have one */
 };
 
 /* 0, -EINVAL: type or a number, -ENOMEM. In state RESET. */

@@ -33,6 +33,7 @@ struct sent { /* a packet as it left */
     uint8_t bytes[FL_IB_HDRS_MAX + 4096 + 4];
     uint32_t len;
     struct ibv_ah *ah;
+    uint8_t path;
     struct fl_ib_packet view;
 };
 
@@ -41,6 +42,7 @@ struct pair {
     uint64_t now;
     struct fl_roce_attr attr; /* of both, changed before pair_up */
     struct fl_roce_cap cap;
+    struct fl_roce_pool pool; /* with pair_selective() */
     struct sent log[LOG_MAX]; /* everything that was sent */
     int nr_log;
 };
@@ -162,6 +164,8 @@ static inline void pair_free(struct pair *p)
         fl_roce_qp_fini(i ? &p->b.qp : &p->a.qp);
         free(i ? p->b.mem : p->a.mem);
     }
+    assert_int_equal(p->pool.nr_free, p->pool.nr); /* nothing is held any more */
+    fl_roce_pool_fini(&p->pool);
     free(p);
 }
 
@@ -175,6 +179,7 @@ static inline struct sent *take(struct pair *p, struct end *e)
     struct sent *s = &p->log[p->nr_log++];
     s->from = e;
     s->ah = tx.ah;
+    s->path = tx.path;
     s->len = 0;
     for (int i = 0; i < tx.nr_iov; i++) {
         memcpy(s->bytes + s->len, tx.iov[i].iov_base, tx.iov[i].iov_len);

@@ -6,6 +6,8 @@
 
 #include "rnic/sim/sim.h"
 
+#define HEAP_MAX 20000 /* packets on their way: no run needs that many */
+
 uint64_t sim_draw(struct world *w)
 {
     uint64_t z = w->rng += 0x9e3779b97f4a7c15ull; /* splitmix64 */
@@ -122,8 +124,9 @@ static void trace(struct world *w, const char *what, const struct packet *p)
 
 static void schedule(struct world *w, struct packet packet)
 {
-    uint64_t at = w->now + w->latency + (w->jitter ? sim_draw(w) % w->jitter : 0);
-    uint64_t *last = &w->last_at[packet.to->id];
+    uint64_t at = w->now + w->latency + w->path_delay[packet.path] +
+                  (w->jitter ? sim_draw(w) % w->jitter : 0);
+    uint64_t *last = &w->last_at[packet.to->id][packet.path];
     if (chance(w, w->reorder)) {
         at += w->latency + sim_draw(w) % (20 * w->latency); /* others overtake it */
         w->nr_reordered++;
@@ -151,8 +154,11 @@ static struct packet copy_of(struct world *w, const struct packet *packet)
 void net_send(struct side *from, const struct fl_roce_tx *tx)
 {
     struct world *w = from->world;
+    HOLDS(w, w->nr_heap < HEAP_MAX, "%zu packets in flight", w->nr_heap);
+    HOLDS(w, tx->path < w->nr_paths, "a packet takes path %u of %u", tx->path, w->nr_paths);
     struct packet p = {.to = from->peer,
-                       .src_port = (uint16_t)(0xc000 + from->id),
+                       .src_port = (uint16_t)(0xc000 + from->id * FL_ROCE_PATHS_MAX + tx->path),
+                       .path = tx->path,
                        .id = (uint16_t)w->order,
                        .len = tx->len + FL_IB_ICRC_LEN};
     p.bytes = malloc(p.len);

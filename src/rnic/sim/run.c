@@ -36,6 +36,15 @@ static void choose(struct world *w)
         w->pause_at = below(w, 3000000);
         w->pause_end = below(w, 2) ? w->pause_at + below(w, 500000) : 0;
     }
+    w->nr_paths = 1;
+    if (w->type == IBV_QPT_RC && below(w, 5) >= 2) {
+        w->selective = true;
+        if (below(w, 2))
+            w->nr_paths = (uint8_t)(1u << (1 + below(w, 4)));
+        for (int i = 0; i < w->nr_paths && w->nr_paths > 1; i++)
+            w->path_delay[i] = below(w, 3) ? below(w, 30000) : 0;
+    }
+    HOLDS(w, !fl_roce_pool_init(&w->pool, 1 + below(w, below(w, 3) ? 500 : 10)), "no memory");
     w->nr_sides = 2 * (1 + (int)below(w, below(w, 4) ? 1 : MAX_CONNS));
 }
 
@@ -57,6 +66,8 @@ static void choose_attrs(struct world *w, struct side *a, struct side *b)
         .min_rnr_timer = (uint8_t)(1 + below(w, 12)),
         .window = 1 + below(w, 64),
         .line_rate = 1000000000ull * (1 + below(w, 12)),
+        .selective = w->selective,
+        .nr_paths = w->nr_paths,
     };
     a->qp.attr = b->qp.attr = attr;
     a->qp.attr.sq_psn = b->qp.attr.rq_psn = some_psn(w);
@@ -128,15 +139,23 @@ static void live(struct world *w)
         w->now = at;
         HOLDS(w, at < END_NS && w->nr_events++ < EVENTS_MAX, "no end: after %llu us and %llu events",
               (unsigned long long)at / 1000, (unsigned long long)w->nr_events);
-        HOLDS(w, w->nr_heap < 20000, "%zu packets in flight", w->nr_heap);
         if (net_next(w) <= at)
             net_deliver(w);
         for (int i = 0; i < w->nr_sides; i++)
             step_side(&w->sides[i]);
     }
     HOLDS(w, all_quiet(w), "nothing moves any more, and not everything is done");
-    for (int i = 0; i < w->nr_sides; i++)
+    uint32_t nr_free = w->pool.nr_free;
+    for (int i = 0; i < w->nr_sides; i++) {
+        const struct fl_roce_stats *stats = &w->sides[i].qp.stats;
         side_check_end(&w->sides[i]);
+        w->nr_resent += stats->nr_resent;
+        w->nr_probes += stats->nr_probes;
+        w->nr_held += stats->nr_held;
+        w->nr_no_room += stats->nr_no_room;
+        nr_free += w->sides[i].qp.sel ? w->sides[i].qp.sel->nr_held : 0;
+    }
+    HOLDS(w, nr_free == w->pool.nr, "%u packets of the pool are lost", w->pool.nr - nr_free);
 }
 
 int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap)
@@ -151,5 +170,6 @@ int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap)
     net_fini(w);
     for (int i = 0; i < w->nr_sides; i++)
         side_free(&w->sides[i]);
+    fl_roce_pool_fini(&w->pool);
     return r;
 }

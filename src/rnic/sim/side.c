@@ -310,6 +310,7 @@ void side_connect(struct side *s)
         .max_recv_sge = SGE_MAX,
         .max_inline = INLINE_LEN,
         .max_dest_rd_atomic = attr.max_dest_rd_atomic,
+        .pool = &w->pool,
     };
     if (w->scenario == BAD_OP && !s->id)
         plan_bad(s);

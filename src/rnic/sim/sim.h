@@ -68,6 +68,7 @@ struct packet {
     uint64_t at, order;
     struct side *to;
     uint16_t src_port, id;
+    uint8_t path;
     bool ce;
     uint32_t len; /* with ICRC */
     uint8_t *bytes;
@@ -80,7 +81,13 @@ struct world {
     /* out of 10,000 */
     unsigned drop, repeat, reorder, corrupt, mark;
     uint64_t pause_at, pause_end; /* nothing arrives in between */
-    uint64_t latency, jitter, dead_at, last_at[2 * MAX_CONNS];
+    uint64_t latency, jitter, dead_at;
+    /* selective retransmission, and spraying over paths of which each has a delay of its own and keeps its
+     * order */
+    bool selective;
+    uint8_t nr_paths;
+    uint64_t path_delay[FL_ROCE_PATHS_MAX], last_at[2 * MAX_CONNS][FL_ROCE_PATHS_MAX];
+    struct fl_roce_pool pool;
     struct side sides[2 * MAX_CONNS];
     int nr_sides;
     struct packet *heap;
@@ -88,6 +95,7 @@ struct world {
     FILE *trace; /* every packet and completion is told there; NULL: nowhere */
     FILE *pcap;  /* every packet sent goes there, too; NULL: nowhere */
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused, nr_events;
+    uint64_t nr_resent, nr_probes, nr_held, nr_no_room;
     jmp_buf broken;
     char why[256];
 };
@@ -136,6 +144,7 @@ int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap);
 struct sim_totals {
     uint64_t nr_seeds, nr_of[NR_SCENARIOS];
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused;
+    uint64_t nr_selective, nr_sprayed, nr_resent, nr_probes, nr_held, nr_no_room; /* the first two: seeds */
 };
 const char *sim_scenario_name(enum scenario scenario);
 void sim_totals_add(struct sim_totals *t, const struct world *w);
