@@ -59,7 +59,7 @@ static void set_mdts(struct fl_target_options *o)
 /* Values that strict hosts refuse, checked by the same list that our own host uses. */
 static void case_A10_identify_values(void **state)
 {
-    for (sizes_mdts = 4096; sizes_mdts <= 1 << 20; sizes_mdts *= 4) {
+    for (sizes_mdts = FL_TARGET_MDTS_MIN; sizes_mdts <= 1 << 20; sizes_mdts *= 4) {
         struct fl_nvme_id_ctrl id;
         struct fl_nvme_id_ns ns;
         struct fl_error err = {0};
@@ -70,6 +70,7 @@ static void case_A10_identify_values(void **state)
         if (fl_nvme_check_id_ctrl(&id, &err) < 0)
             fail_msg("%s", err.text);
         assert_true(le32_get(id.mnan) && le32_get(id.mnan) <= le32_get(id.nn));
+        assert_int_not_equal(id.mdts, 0); /* no limit */
         assert_int_equal(4096u << id.mdts, sizes_mdts);
         assert_int_equal(le16_get(id.icdoff), 0);
         assert_int_equal(le32_get(id.ioccsz), (64 + 8192) / 16);
@@ -202,6 +203,16 @@ static void log_pages(void **state)
     assert_int_equal(le16_get(errors[1].sqid), 1);
     assert_int_equal(le64_get(errors[1].lba), 1 << 30);
     assert_int_equal(le32_get(errors[1].nsid), 1);
+    assert_int_equal(le16_get(errors[0].peloc), 0);
+    /* A controller without virtualization has neither Primary Controller Capabilities nor a Secondary
+     * Controller List. */
+    for (uint8_t cns = FL_NVME_CNS_PRIMARY_CTRL; cns <= FL_NVME_CNS_SECONDARY_CTRL_LIST; cns++) {
+        assert_int_equal(bed_identify(s.h.admin, cns, 0, buf), FL_NVME_SC_INVALID_FIELD);
+        assert_int_equal(bed_log(s.h.admin, FL_NVME_LOG_ERROR, 0, false, buf, 4096), 0);
+        assert_int_equal(le16_get(errors[0].status) >> 1 & 0x7ff, FL_NVME_SC_INVALID_FIELD);
+        assert_int_equal(le16_get(errors[0].peloc), 40); /* CNS */
+    }
+    assert_int_equal(bed_log(s.h.admin, FL_NVME_LOG_ERROR, 0, false, buf, 4096), 0);
     assert_true(le64_get(errors[0].count) == le64_get(errors[1].count) + 1);
 
     assert_int_equal(bed_log(s.h.admin, FL_NVME_LOG_CMD_EFFECTS, 0, false, buf, 4096), 0);

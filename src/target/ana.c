@@ -69,6 +69,18 @@ int fl_target_set_ana(struct fl_target *target, uint32_t listener_id, uint32_t g
     return fl_error_set(err, -ENOENT, "there is no listener %u", listener_id);
 }
 
+const char *fl_target_ana(const struct fl_target *target, uint32_t listener_id, uint32_t group)
+{
+    const struct fl_tport *port;
+
+    fl_list_for_each (port, &target->ports, link)
+        for (size_t i = 0; i < FL_ARRAY_LEN(states) && group && group <= FL_ANA_GROUPS; i++)
+            if (port->id == listener_id && port->state != FL_PORT_CLOSED &&
+                port->ana[group] == states[i].state)
+                return states[i].name;
+    return NULL;
+}
+
 /*
  * The log page (0Ch): each group that has a namespace of the subsystem, with its namespaces unless RGO is
  * set. The change count is the port's, since that is what hosts of one controller compare.

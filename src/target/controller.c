@@ -266,13 +266,25 @@ fl_nvme_status fl_tctrl_create(struct fl_subsystem *ss, struct fl_tqueue *admin,
     return FL_NVME_SC_SUCCESS;
 }
 
+/* An Identify whose field at fault can only be CNS: that of the command sets may be refused for its CNTID. */
+static bool is_cns(const struct fl_cmd *cmd)
+{
+    const struct fl_tqueue *q = cmd->conn->user;
+
+    return !q->qid && cmd->sqe.opcode == FL_NVME_ADM_IDENTIFY &&
+           (uint8_t)le32_get(cmd->sqe.cdw10) != FL_NVME_CNS_CMD_SETS;
+}
+
 void fl_tctrl_log_error(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint16_t qid, fl_nvme_status status)
 {
     struct fl_error_ring *ring = &ctrl->errors;
     struct fl_nvme_error_entry *e;
     uint16_t code = fl_nvme_status_code(status);
     /* The byte of the command at fault, where the status itself says which. */
-    uint16_t loc = code == FL_NVME_SC_INVALID_OPCODE ? 0 : code == FL_NVME_SC_INVALID_NS ? 4 : 0xffff;
+    uint16_t loc = code == FL_NVME_SC_INVALID_OPCODE                 ? 0
+                   : code == FL_NVME_SC_INVALID_NS                   ? 4
+                   : code == FL_NVME_SC_INVALID_FIELD && is_cns(cmd) ? 40
+                                                                     : 0xffff;
 
     pthread_mutex_lock(&ring->lock);
     e = &ring->entry[ring->count++ % FL_ERROR_ENTRIES];

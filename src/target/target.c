@@ -95,10 +95,12 @@ static int check_options(struct fl_target_options *o, struct fl_error *err)
                             o->max_queues);
     if (o->max_depth < 2 || o->max_depth > 1024) /* CAP.MQES is 1 at least */
         return fl_error_set(err, -EINVAL, "a queue depth of %u is out of range: 2 to 1024", o->max_depth);
-    if (!fl_is_pow2(o->mdts_len) || o->mdts_len < 4096 || o->mdts_len > FL_POOL_MAX_LEN)
+    /* MDTS counts in powers of two of 4 KiB, and its 0, which 4096 would be, stands for no limit (5.17.2.1).
+     */
+    if (!fl_is_pow2(o->mdts_len) || o->mdts_len < FL_TARGET_MDTS_MIN || o->mdts_len > FL_POOL_MAX_LEN)
         return fl_error_set(err, -EINVAL,
-                            "a largest transfer of %u bytes cannot be: a power of two from 4096 to %u",
-                            o->mdts_len, FL_POOL_MAX_LEN);
+                            "a largest transfer of %u bytes cannot be: a power of two from %u to %u",
+                            o->mdts_len, FL_TARGET_MDTS_MIN, FL_POOL_MAX_LEN);
     if (o->capsule_len > 64 * 1024 || o->capsule_len % 16)
         return fl_error_set(err, -EINVAL,
                             "in-capsule data of %lld bytes cannot be: a multiple of 16 up to 65536",

@@ -73,6 +73,8 @@ void fl_namespace_remove(struct fl_subsystem *ss, uint32_t nsid, uint32_t deadli
 /* len 0: what the back end's file has now. Growing and, with force, shrinking; a refusal names both sizes. */
 int fl_namespace_resize(struct fl_subsystem *ss, uint32_t nsid, uint64_t len, bool force, struct fl_error *err);
 
+#define FL_TARGET_MDTS_MIN 8192u /* the least limit that a controller can tell its hosts */
+
 /* ---- listeners ---- */
 struct fl_listener_spec {
     char transport[8]; /* "tcp" */
@@ -86,6 +88,9 @@ int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, stru
 /* -EEXIST: the same is there already; -EADDRINUSE with the reason for a clash. url: where hosts reach it ("tcp://1.2.3.4:4420"). */
 int fl_target_listen(struct fl_target *target, const struct fl_listener_spec *spec, uint32_t *id, struct fl_error *err);
 int fl_target_unlisten(struct fl_target *target, uint32_t id, struct fl_error *err);
+#define FL_TARGET_ANA_GROUPS 32u
+/* The state through a listener, as fl_target_set_ana takes it; NULL: there is no such listener or group. */
+const char *fl_target_ana(const struct fl_target *target, uint32_t listener_id, uint32_t ana_group);
 int fl_target_set_ana(struct fl_target *target, uint32_t listener_id, uint32_t ana_group, const char *state, struct fl_error *err);
 
 /* ---- looking ---- */

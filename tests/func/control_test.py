@@ -328,6 +328,18 @@ def test_paths_mean_the_same_in_every_folder():
     assert f"file:{os.getcwd()}/g" in text and f"file:{os.getcwd()}/other/f,bs=4096" in text, text
 
 
+def test_listener_with_ana_states():
+    with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
+        add = {"address": "tcp://127.0.0.1:0", "ana": [{"group": 1, "state": "inaccessible"}]}
+        s.request("POST", "/v1/listeners", add, status=201)
+        url = s.get("/v1/listeners")["listeners"][1]["url"]
+        refused("read", f"nvme+{url}/{NQN}?ns=1", status=FAILED, says="cannot be reached by this path now")
+        run("read", s.url, text=False)
+        for ana in ({"group": 1, "state": "asleep"}, {"group": 0, "state": "optimized"}, {"group": 33, "state": "optimized"}):
+            error(s.request("POST", "/v1/listeners", {"address": "tcp://127.0.0.1:0", "ana": [ana]}, status=400), "EINVAL", "address", "ANA")
+        assert len(s.get("/v1/listeners")["listeners"]) == 2
+
+
 def test_save_load_save():
     """What is saved loads to the same, with everything that was changed live."""
     make_file("f", 4 << 20)
@@ -338,12 +350,21 @@ def test_save_load_save():
         s.ctl("host", "add", HOST)
         s.ctl("subsystem", "add", NQN + "2", "--host", HOST, "--host", HOST + "2", "--serial", "SN 1")
         s.ctl("ns", "add", NQN + "2", "null:1G", "--nsid", 40, "--ana-group", 2)
+        for group, state in ((2, "inaccessible"), (1, "non-optimized"), (5, "inaccessible"), (5, "optimized")):
+            s.ctl("listener", "ana", s.get("/v1/listeners")["listeners"][1]["id"], state, "--ana-group", group)
         assert "farlane serve -c saved.yaml" in s.ctl("save", "saved.yaml").stdout
         first = s.ctl("save").stdout
         before = s.get("/v1/subsystems")
         assert first == open("saved.yaml").read()
+    assert "- group: 1\n    state: non-optimized" in first and first.count("state:") == 2, first
     with Serve("-c", "saved.yaml", listen=None, control=s.control) as s:
         assert s.ctl("save").stdout == first
+        # A read through the second listener: there is no way to group 2.
+        url = s.get("/v1/listeners")["listeners"][1]["url"]
+        s.ctl("subsystem", "set", NQN + "2", "--any-host")
+        refused("read", f"nvme+{url}/{NQN}2?ns=40", "--length", "4k", status=FAILED, says="cannot be reached by this path now")
+        assert s.ctl("save").stdout != first
+        s.ctl("subsystem", "set", NQN + "2", "--no-any-host")
         after = s.get("/v1/subsystems")
         for x in before["subsystems"] + after["subsystems"]:
             for n in x["namespaces"]:

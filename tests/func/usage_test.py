@@ -120,7 +120,7 @@ def test_ready_fd_that_is_none():
 def test_exit_statuses():
     """2: what was given cannot be right, in an option, a URL or a configuration. 1: it was right, and it failed."""
     quiet = ["--control", "none", "--listen", "tcp://127.0.0.1:0"]
-    for bad in (["--poll", "x"], ["--cores", "x"], ["--cores", "9999"], ["--mdts", "5000"], ["--mdts", "x"], ["--capsule", "7"], ["--buffers", "x"],
+    for bad in (["--poll", "x"], ["--cores", "x"], ["--cores", "9999"], ["--mdts", "5000"], ["--mdts", "4096"], ["--mdts", "x"], ["--capsule", "7"], ["--buffers", "x"],
                 ["--serial", "x" * 21], ["--nqn", "x"], ["--host", "x"], ["--ns", "rom:1M"], ["--ns", "ram:1M,bs=3"], ["--ns", "ram:100"],
                 ["--listen", "udp://127.0.0.1"], ["--listen", "tcp://127.0.0.1:99999"], ["--metrics", "x"], ["--max-depth", "5000"]):
         refused("serve", "--ns", "ram:1M", *quiet, *bad, status=USAGE, says="")

@@ -246,13 +246,7 @@ static void add_listeners(struct serve_args *a, struct config *c, struct config_
     uint32_t i;
 
     if (a->over->nr_listeners || !c->nr_listeners) {
-        for (i = 0; i < c->nr_listeners; i++) {
-            free(c->listeners[i].address);
-            free(c->listeners[i].strict);
-            free(c->listeners[i].hdgst);
-            free(c->listeners[i].ddgst);
-        }
-        free(c->listeners);
+        config_drop_listeners(c);
         c->listeners = a->over->listeners;
         c->nr_listeners = a->over->nr_listeners;
         a->over->listeners = NULL;

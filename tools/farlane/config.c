@@ -46,6 +46,36 @@ struct config_listener *config_add_listener(struct config *config, const char *a
     return l;
 }
 
+void config_add_ana(struct config_listener *listener, uint32_t group, const char *state)
+{
+    struct config_ana *ana = append((void **)&listener->ana, &listener->nr_ana, sizeof(*ana));
+
+    config_set_number(&ana->group, group);
+    ana->state = need(strdup(state));
+}
+
+void config_drop_listeners(struct config *config)
+{
+    uint32_t i, k;
+
+    for (i = 0; i < config->nr_listeners; i++) {
+        struct config_listener *l = &config->listeners[i];
+
+        for (k = 0; k < l->nr_ana; k++) {
+            free(l->ana[k].group);
+            free(l->ana[k].state);
+        }
+        free(l->ana);
+        free(l->address);
+        free(l->strict);
+        free(l->hdgst);
+        free(l->ddgst);
+    }
+    free(config->listeners);
+    config->listeners = NULL;
+    config->nr_listeners = 0;
+}
+
 struct config_subsystem *config_add_subsystem(struct config *config, const char *nqn)
 {
     struct config_subsystem *ss = append((void **)&config->subsystems, &config->nr_subsystems, sizeof(*ss));

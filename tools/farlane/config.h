@@ -31,10 +31,17 @@ struct config_subsystem {
     uint32_t nr_namespaces;
 };
 
+struct config_ana {
+    uint32_t *group;
+    char *state; /* as fl_target_set_ana takes it */
+};
+
 struct config_listener {
     char *address;       /* tcp://ADDR[:PORT] */
     bool *strict;        /* NULL: false */
     bool *hdgst, *ddgst; /* NULL: true */
+    struct config_ana *ana; /* of groups that are not optimized through it */
+    uint32_t nr_ana;
 };
 
 struct config {
@@ -79,6 +86,9 @@ int config_error_at(const struct config_marks *marks, int code, struct fl_error 
 
 /* Growing lists; the new entry is zero. Out of memory ends the program: nothing is served yet. */
 struct config_listener *config_add_listener(struct config *config, const char *address);
+void config_add_ana(struct config_listener *listener, uint32_t group, const char *state);
+/* Frees all listeners and leaves an empty list. */
+void config_drop_listeners(struct config *config);
 struct config_subsystem *config_add_subsystem(struct config *config, const char *nqn);
 struct config_namespace *config_add_namespace(struct config_subsystem *ss, const char *spec);
 void config_add_host(struct config_subsystem *ss, const char *hostnqn);

@@ -43,11 +43,23 @@ static const cyaml_schema_value_t subsystem_entry = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_subsystem, subsystem_fields),
 };
 
+static const cyaml_schema_field_t ana_fields[] = {
+    CYAML_FIELD_UINT_PTR("group", 0, struct config_ana, group),
+    CYAML_FIELD_STRING_PTR("state", 0, struct config_ana, state, 1, 32),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t ana_entry = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ana, ana_fields),
+};
+
 static const cyaml_schema_field_t listener_fields[] = {
     CYAML_FIELD_STRING_PTR("address", 0, struct config_listener, address, 1, 400),
     CYAML_FIELD_BOOL_PTR("strict", OPTIONAL, struct config_listener, strict),
     CYAML_FIELD_BOOL_PTR("hdgst", OPTIONAL, struct config_listener, hdgst),
     CYAML_FIELD_BOOL_PTR("ddgst", OPTIONAL, struct config_listener, ddgst),
+    CYAML_FIELD_SEQUENCE_COUNT("ana", OPTIONAL | CYAML_FLAG_POINTER, struct config_listener, ana, nr_ana,
+                               &ana_entry, 0, 32),
     CYAML_FIELD_END,
 };
 

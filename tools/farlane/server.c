@@ -137,8 +137,8 @@ static int create_target(struct server *s, struct fl_error *err)
     int rc;
 
     rc = size_setting(s, c->mdts, "mdts", 1u << 20, &mdts, err);
-    if (rc == 0 && c->mdts && (!fl_is_pow2(mdts) || mdts < 4096)) {
-        fl_error_set(err, -EINVAL, "mdts %s: a power of two from 4K to 1M", c->mdts);
+    if (rc == 0 && c->mdts && (!fl_is_pow2(mdts) || mdts < FL_TARGET_MDTS_MIN)) {
+        fl_error_set(err, -EINVAL, "mdts %s: a power of two from 8K to 1M", c->mdts);
         rc = config_error_at(&s->marks, -EINVAL, err, "mdts");
     }
     if (rc == 0)
@@ -257,6 +257,7 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
 {
     struct fl_listener_spec spec = {0};
     struct server_listener *grown;
+    uint32_t i;
     int rc;
 
     rc = fl_listener_spec_parse(cfg->address, &spec, err);
@@ -274,6 +275,12 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
         rc = refuse_failed(s, *id, err);
     if (rc < 0)
         return rc;
+    for (i = 0; rc == 0 && i < cfg->nr_ana; i++) /* before the first host is let in */
+        rc = fl_target_set_ana(s->target, *id, *cfg->ana[i].group, cfg->ana[i].state, err);
+    if (rc < 0) {
+        fl_target_unlisten(s->target, *id, NULL);
+        return rc;
+    }
     s->listeners[s->nr_listeners++] = (struct server_listener){.id = *id, .spec = spec};
     return 0;
 }

@@ -97,7 +97,7 @@ static int by_id(const void *a, const void *b)
 
 static void add_listeners(struct server *s, struct config *config)
 {
-    uint32_t i;
+    uint32_t i, group;
 
     qsort(s->listeners, s->nr_listeners, sizeof(*s->listeners), by_id);
     for (i = 0; i < s->nr_listeners; i++) {
@@ -111,6 +111,12 @@ static void add_listeners(struct server *s, struct config *config)
         config_set_bool(&l->strict, spec->strict);
         config_set_bool(&l->hdgst, spec->hdgst);
         config_set_bool(&l->ddgst, spec->ddgst);
+        for (group = 1; group <= FL_TARGET_ANA_GROUPS; group++) {
+            const char *state = fl_target_ana(s->target, s->listeners[i].id, group);
+
+            if (state && strcmp(state, "optimized"))
+                config_add_ana(l, group, state);
+        }
     }
 }
 
