@@ -9,8 +9,9 @@
 #include "rnic/qp_ex.h"
 #include "rnic/verbs.h"
 
-#define QP_WR_MAX  16384
-#define INLINE_MAX 4096
+#define QP_WR_MAX     16384
+#define INLINE_MAX    4096
+#define FLUSH_AT_ONCE 4 /* requests that are not complete */
 
 static int check_key(struct fl_roce_qp *roce, uint32_t key, uint64_t addr, uint32_t len, int access,
                      bool remote, void **ptr)
@@ -157,11 +158,16 @@ static void udp_take_back(struct fl_qp *qp, uint32_t nr)
     fl_roce_qp_take_back(&qp->roce, nr);
 }
 
+/*
+ * A packet leaves at once while few are on their way. With more, answers come soon, and with them turns that
+ * send what has gathered in few system calls; the port sends by itself when much has.
+ */
 static void udp_kick(struct fl_qp *qp)
 {
     qp->rnic->now = fl_now_ns();
     fl_rnic_send_locked(qp->rnic, qp);
-    fl_port_flush(qp->rnic->port);
+    if (qp->roce.req.tail - qp->roce.req.head <= FLUSH_AT_ONCE)
+        fl_port_flush(qp->rnic->port);
 }
 
 static int udp_modify(struct fl_qp *qp, enum ibv_qp_state to, const struct fl_roce_attr *attr)
@@ -347,6 +353,18 @@ static void forget_work(struct fl_qp *qp)
         fl_cq_drop(qp->recv_cq, qp->qp.qp_num);
 }
 
+static void log_end(const struct fl_qp *qp)
+{
+    const struct fl_roce_stats *s = &qp->roce.stats;
+    FL_DEBUG("%s: queue pair %u by %s: %llu packets sent, %llu came; %llu time-outs, %llu times gone back, "
+             "%llu sent "
+             "again, %llu repeats, %llu out of order",
+             qp->qp.context->device->name, qp->qp.qp_num, qp->path->name, (unsigned long long)s->nr_tx,
+             (unsigned long long)s->nr_rx, (unsigned long long)s->nr_timeouts,
+             (unsigned long long)s->nr_gone_back, (unsigned long long)s->nr_resent,
+             (unsigned long long)s->nr_duplicates, (unsigned long long)s->nr_out_of_order);
+}
+
 int fl_qp_destroy(struct ibv_qp *ibv_qp)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
@@ -354,6 +372,7 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
     if (fl_gone(ibv_qp->context))
         return ENODEV;
     fl_rnic_lock(rnic);
+    log_end(qp);
     fl_qp_table_set(&rnic->qps, ibv_qp->qp_num, NULL);
     forget_work(qp);
     fl_list_del(&qp->datagram_link);

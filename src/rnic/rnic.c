@@ -114,9 +114,25 @@ free_rnic:
     return r;
 }
 
+static void log_end(const struct fl_rnic *rnic)
+{
+    const struct fl_port_stats *s = fl_port_stats(rnic->port);
+    FL_DEBUG(
+        "port: %llu packets sent in %llu calls, %llu came in %llu calls; bad ICRC %llu, bad %llu, dropped "
+        "%llu, "
+        "held %llu; from the hub %llu, to others %llu, dropped there %llu; turns %llu, of the thread %llu",
+        (unsigned long long)s->nr_tx, (unsigned long long)s->nr_tx_calls, (unsigned long long)s->nr_rx,
+        (unsigned long long)s->nr_rx_calls, (unsigned long long)s->nr_bad_icrc,
+        (unsigned long long)s->nr_bad_packet, (unsigned long long)s->nr_tx_dropped,
+        (unsigned long long)rnic->stats.nr_held, (unsigned long long)s->nr_from_hub,
+        (unsigned long long)s->nr_to_others, (unsigned long long)s->nr_others_dropped,
+        (unsigned long long)rnic->stats.nr_turns, (unsigned long long)rnic->stats.nr_thread_turns);
+}
+
 static void rnic_destroy(struct fl_rnic *rnic)
 {
     fl_rnic_thread_stop(rnic);
+    log_end(rnic);
     fl_port_close(rnic->port);
     fl_key_table_fini(&rnic->keys);
     fl_timer_heap_fini(&rnic->timers);
@@ -316,8 +332,10 @@ uint64_t fl_rnic_deadline_locked(struct fl_rnic *rnic)
 
 void fl_rnic_drive(struct fl_rnic *rnic)
 {
-    if (pthread_mutex_trylock(&rnic->lock))
-        return; /* another one drives, that is enough */
+    if (pthread_mutex_trylock(&rnic->lock)) { /* another one drives, that is enough */
+        __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
+        return;
+    }
     fl_rnic_progress_locked(rnic, 0);
     __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     fl_rnic_unlock(rnic);

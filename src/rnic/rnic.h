@@ -84,6 +84,7 @@ struct fl_rnic {
     int epoll_fd, wake_fd, netlink_fd;
     bool stop;
     uint64_t polled_at;   /* when a program's thread last drove; atomic */
+    bool refused;         /* one wanted to, while another thread did; atomic */
     uint64_t sleeps_till; /* the thread's next deadline; 0: it is awake; atomic */
     bool port_watched;    /* the thread wakes for packets; else programs drive; atomic */
     uint32_t nr_armed;    /* completion queues whose programs wait for an event; atomic */

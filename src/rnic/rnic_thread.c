@@ -21,7 +21,8 @@
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
 #define LOOK_MAX   (2 * FL_NS_PER_MS)
-#define SPIN_TURNS 4 /* turns after the last packet before the thread sleeps */
+#define SPIN_NS    (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
+                                        */
 
 static int open_netlink(void)
 {
@@ -112,13 +113,22 @@ static void read_netlink(struct fl_rnic *rnic)
         fl_devices_scan();
 }
 
+/* Does a thread of the program drive, or did it try while we did? */
+static bool program_polls(struct fl_rnic *rnic)
+{
+    if (__atomic_load_n(&rnic->refused, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
+        __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
+    }
+    uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_RELAXED);
+    return polled && rnic->now - polled < POLLING_NS && !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST);
+}
+
 /* How long to sleep, and for what. look: how long to leave it to a program that polls. */
-static uint64_t plan_sleep(struct fl_rnic *rnic, uint64_t *look)
+static uint64_t plan_sleep(struct fl_rnic *rnic, bool polled, uint64_t *look)
 {
     uint64_t till = fl_rnic_deadline_locked(rnic);
-    uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_RELAXED);
-    bool polling = polled && rnic->now - polled < POLLING_NS && polled <= rnic->now;
-    if (polling && !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST)) {
+    if (polled) {
         watch_port(rnic, false);
         till = rnic->now + *look; /* deadlines, too, are the business of who polls */
         *look = FL_MIN(*look * 2, LOOK_MAX);
@@ -153,15 +163,15 @@ static void sleep_till(struct fl_rnic *rnic, uint64_t till)
 static void *run(void *arg)
 {
     struct fl_rnic *rnic = arg;
-    uint64_t look = LOOK_MIN;
-    int idle = 0;
+    uint64_t look = LOOK_MIN, busy_till = 0;
     pthread_setname_np(pthread_self(), "farlane-rnic");
     while (!__atomic_load_n(&rnic->stop, __ATOMIC_ACQUIRE)) {
         fl_rnic_lock(rnic);
         rnic->stats.nr_thread_turns++;
-        idle = fl_rnic_progress_locked(rnic, 0) ? 0 : idle + 1;
-        bool again = idle < SPIN_TURNS && rnic->port_watched;
-        uint64_t till = again ? 0 : plan_sleep(rnic, &look);
+        if (fl_rnic_progress_locked(rnic, 0))
+            busy_till = rnic->now + SPIN_NS;
+        bool polled = program_polls(rnic), again = !polled && rnic->now < busy_till;
+        uint64_t till = again ? 0 : plan_sleep(rnic, polled, &look);
         fl_rnic_unlock(rnic);
         if (!again)
             sleep_till(rnic, till);

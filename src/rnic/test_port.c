@@ -132,3 +132,8 @@ uint64_t fl_port_deadline(struct fl_port *port)
 {
     return FL_ROCE_NEVER;
 }
+
+const struct fl_port_stats *fl_port_stats(const struct fl_port *port)
+{
+    return &port->stats;
+}

@@ -28,6 +28,42 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     return hw.query_port(context, port, (struct _compat_ibv_port_attr *)attr);
 }
 
+static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                           struct ibv_device_attr_ex *attr)
+{
+    struct verbs_context *vctx = verbs_get_ctx_op(context, query_device_ex);
+    int r = input && input->comp_mask ? EINVAL : EOPNOTSUPP;
+    if (r != EINVAL && vctx)
+        r = vctx->query_device_ex(context, input, attr, sizeof(*attr));
+    if (r != EOPNOTSUPP && r != ENOSYS)
+        return r;
+    memset(attr, 0, sizeof(*attr));
+    return hw.verbs.query_device(context, &attr->orig_attr);
+}
+
+/* The struct without _ex is the beginning of the other. */
+static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+    struct verbs_context *vctx = verbs_get_ctx_op(context, create_srq_ex);
+    if (vctx)
+        return vctx->create_srq_ex(context, attr);
+    if (attr->comp_mask == IBV_SRQ_INIT_ATTR_PD)
+        return hw.verbs.create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+    struct verbs_context *vctx = verbs_get_ctx_op(context, create_qp_ex);
+    if (attr->comp_mask == IBV_QP_INIT_ATTR_PD)
+        return hw.verbs.create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
+    if (vctx)
+        return vctx->create_qp_ex(context, attr);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
 /* What an older library lacks */
 static int no_device_index(struct ibv_device *device)
 {
@@ -74,7 +110,7 @@ static struct ibv_mr *plain_iova2(struct ibv_pd *pd, void *addr, size_t len, uin
 {
     /* The flags above the ordinary ones are wishes, which a library without this call cannot fulfil. */
     return hw.verbs.reg_mr_iova(pd, addr, len, iova,
-                                      (int)(access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE));
+                                (int)(access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE));
 }
 
 static int no_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
@@ -169,6 +205,9 @@ static int fill(void *library, struct fl_error *err)
         return fl_error_set(err, -ENOENT, "%s has no ibv_query_port", LIBRARY);
     memcpy(&hw.query_port, &compat, sizeof(compat));
     hw.verbs.query_port = query_port;
+    hw.verbs.query_device_ex = query_device_ex;
+    hw.verbs.create_srq_ex = create_srq_ex;
+    hw.verbs.create_qp_ex = create_qp_ex;
     hw.verbs.name = "hardware";
     return 0;
 }

@@ -9,6 +9,12 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     return fl_context_query_port(context, port, attr, sizeof(*attr));
 }
 
+static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                           struct ibv_device_attr_ex *attr)
+{
+    return fl_context_query_device_ex(context, input, attr, sizeof(*attr));
+}
+
 static struct ibv_mr *no_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
                                 int access)
 {
@@ -38,6 +44,7 @@ const struct fl_verbs fl_verbs_soft = {
     .get_async_event = fl_async_get,
     .ack_async_event = fl_async_ack,
     .query_device = fl_context_query_device,
+    .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_gid = fl_context_query_gid,
     .query_gid_ex = fl_context_query_gid_ex,
@@ -60,10 +67,12 @@ const struct fl_verbs fl_verbs_soft = {
     .get_cq_event = fl_cq_event_get,
     .ack_cq_events = fl_cq_event_ack,
     .create_srq = fl_srq_create,
+    .create_srq_ex = fl_srq_create_ex,
     .modify_srq = fl_srq_modify,
     .query_srq = fl_srq_query,
     .destroy_srq = fl_srq_destroy,
     .create_qp = fl_qp_create,
+    .create_qp_ex = fl_qp_create_ex,
     .qp_to_qp_ex = fl_qp_to_ex,
     .modify_qp = fl_qp_modify,
     .query_qp = fl_qp_query,

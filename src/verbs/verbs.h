@@ -4,7 +4,8 @@
  * soft (the software RNIC of this process). Each member has the signature and the errors of the function of
  * libibverbs whose name it bears after ibv_. Data-path calls (ibv_post_send, ibv_poll_cq, ibv_wr_*,
  * ibv_start_poll, ...) and those that the header itself finds in the context (ibv_alloc_mw, ibv_create_cq_ex,
- * ibv_create_qp_ex, ibv_query_device_ex, ...) are not here: call the header's inline functions.
+ * ...) are not here: call the header's inline functions. Three of those refer to functions of the library,
+ * and are here: query_device_ex, create_qp_ex, create_srq_ex.
  */
 #ifndef FL_VERBS_VERBS_H
 #define FL_VERBS_VERBS_H
@@ -27,6 +28,8 @@ struct fl_verbs {
     void (*ack_async_event)(struct ibv_async_event *event);
 
     int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
+    int (*query_device_ex)(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                           struct ibv_device_attr_ex *attr);
     /* attr is filled whole, whatever the age of the library */
     int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
     int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
@@ -58,11 +61,13 @@ struct fl_verbs {
     void (*ack_cq_events)(struct ibv_cq *cq, unsigned int nr);
 
     struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+    struct ibv_srq *(*create_srq_ex)(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
     int (*modify_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
     int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr);
     int (*destroy_srq)(struct ibv_srq *srq);
 
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+    struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
     struct ibv_qp_ex *(*qp_to_qp_ex)(struct ibv_qp *qp);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
     int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
