@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "mem/shared.h"
 #include "rnic/objects.h"
+#include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
 #define KNOWN_ACCESS                                                                                        \
@@ -196,6 +197,7 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
         uint64_t iova = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? (uintptr_t)addr : now->addr;
         struct fl_key_entry entry = entry_of(&to, iova);
         fl_key_set(&rnic->keys, mr->slot, &entry);
+        fl_shm_path_quiesce(rnic);
         fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);
         *mr = to;
         fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, 1);
@@ -216,8 +218,10 @@ int fl_mr_dereg(struct ibv_mr *ibv_mr)
         return ENODEV;
     fl_rnic_lock(rnic);
     bool busy = fl_key_at(&rnic->keys, mr->slot)->nr_windows;
-    if (!busy)
+    if (!busy) {
         fl_key_free(&rnic->keys, mr->slot);
+        fl_shm_path_quiesce(rnic);
+    }
     fl_rnic_unlock(rnic);
     if (busy) /* 10.6.7.2.4: windows first */
         return EBUSY;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
 #define TAG 0xffu /* bits of a key that are the consumer's, of a window of type 2 */
@@ -44,6 +45,7 @@ static void unbind(struct fl_rnic *rnic, uint32_t slot, uint32_t key)
     if (e->kind == FL_KEY_WINDOW)
         fl_key_at(&rnic->keys, e->parent)->nr_windows--;
     fl_key_set(&rnic->keys, slot, &(struct fl_key_entry){.kind = FL_KEY_NONE, .key = key, .pd = e->pd});
+    fl_shm_path_quiesce(rnic);
 }
 
 int fl_mw_dealloc(struct ibv_mw *ibv_mw)

@@ -6,8 +6,10 @@
 
 #include "rnic/device.h"
 #include "rnic/rnic.h"
+#include "rnic/shm/segment.h"
 
 struct fl_context;
+struct fl_shm_link;
 struct fl_srq;
 
 /* An event waiting for ibv_get_async_event(). Counted in *nr_told when it is given out. */
@@ -116,7 +118,7 @@ struct fl_qp_path_ops {
     enum ibv_qp_state (*state)(const struct fl_qp *qp);
     void (*leave)(struct fl_qp *qp); /* the queue pair goes back to the engine's path; NULL: nothing to do */
 };
-extern const struct fl_qp_path_ops fl_qp_path_udp;
+extern const struct fl_qp_path_ops fl_qp_path_udp, fl_qp_path_shm;
 
 struct fl_qp {
     union {
@@ -126,7 +128,10 @@ struct fl_qp {
     struct fl_rnic *rnic;
     const struct fl_qp_path_ops *path;
     void *path_state;
-    const char *path_reason; /* why this path; static text */
+    const char *path_reason;               /* why this path; static text */
+    struct fl_shm_link *link;              /* shared memory with the peer's process; NULL: by UDP */
+    struct fl_shm_qp shown;                /* to peers */
+    uint64_t nr_mapped, nr_vm, direct_len; /* done in the peer's memory: in mapped memory, by the kernel */
     struct fl_roce_qp roce;
     struct fl_port_flow flow; /* to the connected peer */
     struct fl_cq *send_cq, *recv_cq;

@@ -57,6 +57,9 @@ struct fl_port_stats {
 /* Joins or becomes the hub. 0 or negative errno with text. */
 int fl_port_open(const struct fl_port_options *options, struct fl_port **port, struct fl_error *err);
 void fl_port_close(struct fl_port *port);
+/* In the child of a fork: closes the descriptors, so that the UDP port is free when the parent ends. Nothing
+ * else may be called after it. */
+void fl_port_forget(struct fl_port *port);
 
 /*
  * Queue pair numbers are the host's: the hub gives each process blocks of them, so that it can tell whose
@@ -89,14 +92,14 @@ int fl_port_poll(struct fl_port *port, int max,
 /* Readable when fl_port_poll() has something to do (packets, hub messages, a hub that is gone). An epoll
  * descriptor. */
 int fl_port_wait_fd(const struct fl_port *port);
-/* Next time that fl_port_poll() wants to be called although nothing came (FL_ROCE_NEVER: none; 0: at once). To
- * be called before each sleep on fl_port_wait_fd(): from then on what comes makes it readable. */
+/* Next time that fl_port_poll() wants to be called although nothing came (FL_ROCE_NEVER: none; 0: at once).
+ * To be called before each sleep on fl_port_wait_fd(): from then on what comes makes it readable. */
 uint64_t fl_port_deadline(struct fl_port *port);
 
 /*
  * Which process on this host has a queue pair: for shared memory. 0 and *peer, -ENOENT: none here, -EAGAIN:
- * no hub just now. The answer is read in the hub's own table, which every process maps: no round trip. The hub may be
- * another user's, so what counts is checked again with the peer itself (SO_PEERCRED).
+ * no hub just now. The answer is read in the hub's own table, which every process maps: no round trip. The
+ * hub may be another user's, so what counts is checked again with the peer itself (SO_PEERCRED).
  */
 struct fl_port_peer {
     int pid;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
 static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
@@ -118,7 +119,7 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
     qp->flow = flow;
     qp->attr = to == IBV_QPS_RESET ? (struct ibv_qp_attr){0} : merged;
     if (to == IBV_QPS_RTR)
-        qp->path_reason = "the only one that was tried";
+        fl_shm_path_choose(qp);
     if (to != IBV_QPS_RESET)
         qp->path->kick(qp); /* SQD may be drained already; RTS goes on after it */
     fl_qp_settle(qp);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "rnic/objects.h"
 #include "rnic/qp_ex.h"
+#include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
 #define QP_WR_MAX     16384
@@ -87,6 +88,7 @@ const struct fl_roce_ops fl_qp_roce_ops = {
     .remote = check_remote,
     .invalidate = invalidate,
     .bind = bind_window,
+    .direct = fl_shm_path_direct,
     .complete = complete,
     .event = event,
 };
@@ -107,6 +109,7 @@ void fl_qp_settle(struct fl_qp *qp)
         }
     }
     qp->qp.state = qp->path->state(qp);
+    fl_shm_path_show(qp);
     if (fl_unlikely(qp->qp.state == IBV_QPS_ERR) && !qp->was_error) {
         qp->was_error = true;
         if (qp->srq) /* 10.3.1: no more receives will be taken */
@@ -132,8 +135,6 @@ void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64
         qp->rnic->stats.nr_foreign++;
         return;
     }
-    if (qp->path != &fl_qp_path_udp)
-        return;
     fl_roce_qp_rx(&qp->roce, &packet->packet, &packet->meta, now);
     if (fl_unlikely(qp->roce.state == IBV_QPS_RTR && !qp->established && qp->qp.qp_type != IBV_QPT_UD)) {
         qp->established = true;
@@ -188,6 +189,18 @@ const struct fl_qp_path_ops fl_qp_path_udp = {
     .kick = udp_kick,
     .modify = udp_modify,
     .state = udp_state,
+};
+
+/* The same engine: what cannot be done in the peer's memory goes to it as packets, by a ring. */
+const struct fl_qp_path_ops fl_qp_path_shm = {
+    .name = "shm",
+    .post_send = udp_post_send,
+    .post_recv = udp_post_recv,
+    .take_back = udp_take_back,
+    .kick = udp_kick,
+    .modify = udp_modify,
+    .state = udp_state,
+    .leave = fl_shm_path_leave,
 };
 
 static bool type_ok(enum ibv_qp_type type)
@@ -348,6 +361,7 @@ static void forget_work(struct fl_qp *qp)
     if (qp->path->leave)
         qp->path->leave(qp);
     qp->path = &fl_qp_path_udp;
+    fl_shm_path_hide(qp);
     fl_cq_drop(qp->send_cq, qp->qp.qp_num);
     if (qp->recv_cq != qp->send_cq)
         fl_cq_drop(qp->recv_cq, qp->qp.qp_num);

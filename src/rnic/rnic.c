@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/shm_path.h"
 
 #define RX_BATCH 64  /* packets a turn */
 #define TX_BATCH 32  /* packets of one queue pair before the next one has its turn */
@@ -47,6 +48,8 @@ static void after_fork_in_child(void)
         return;
     rnic->gone = true;
     fl_rnic_thread_forget(rnic);
+    fl_shm_path_forget(rnic);
+    fl_port_forget(rnic->port);
 }
 
 static void register_fork_handlers(void)
@@ -102,6 +105,7 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
         fl_error_set(err, r, "the software RNIC's thread does not start: %s", strerror(-r));
         goto close_port;
     }
+    fl_shm_path_start(rnic);
     *made = rnic;
     return 0;
 
@@ -133,6 +137,7 @@ static void rnic_destroy(struct fl_rnic *rnic)
 {
     fl_rnic_thread_stop(rnic);
     log_end(rnic);
+    fl_shm_path_stop(rnic);
     fl_port_close(rnic->port);
     fl_key_table_fini(&rnic->keys);
     fl_timer_heap_fini(&rnic->timers);
@@ -240,6 +245,8 @@ bool fl_rnic_transmit(struct fl_rnic *rnic, const struct fl_port_flow *flow, con
 static bool send_some(struct fl_rnic *rnic, struct fl_qp *qp)
 {
     struct fl_roce_tx tx;
+    if (qp->link && fl_shm_path_carries(qp))
+        return fl_shm_path_send_some(qp, TX_BATCH);
     for (int n = 0; n < TX_BATCH; n++) {
         if (!release(rnic))
             return true;
@@ -258,7 +265,7 @@ void fl_rnic_send_locked(struct fl_rnic *rnic, struct fl_qp *qp)
     fl_qp_settle(qp);
 }
 
-static void deliver(void *arg, const struct fl_port_packet *packet)
+void fl_rnic_deliver(void *arg, const struct fl_port_packet *packet)
 {
     struct fl_rnic *rnic = arg;
     if (packet->packet.qpn == FL_IB_QP1) {
@@ -303,7 +310,7 @@ int fl_rnic_progress_locked(struct fl_rnic *rnic, int max)
     struct fl_rnic_client *client;
     rnic->stats.nr_turns++;
     rnic->now = fl_now_ns();
-    int n = fl_port_poll(rnic->port, max > 0 ? max : RX_BATCH, deliver, rnic);
+    int n = fl_port_poll(rnic->port, max > 0 ? max : RX_BATCH, fl_rnic_deliver, rnic);
     fl_list_for_each (client, &rnic->clients, link) {
         if (client->progress)
             n += client->progress(client, rnic->now);

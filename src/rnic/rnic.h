@@ -24,6 +24,7 @@
 
 struct fl_qp;
 struct fl_device;
+struct fl_shm_path;
 
 #define FL_RNIC_PACKET_MAX (FL_IB_HDRS_MAX + 4096 + 4)
 
@@ -73,6 +74,7 @@ struct fl_rnic {
     struct fl_list ready;     /* queue pairs that may have something to send: fl_qp.ready_link */
     struct fl_list datagrams; /* UD queue pairs: fl_qp.datagram_link */
     struct fl_list clients;
+    struct fl_shm_path *shm;     /* shm_path.c; NULL: there is none */
     struct fl_timer_heap timers; /* fl_qp.timer: never later than the queue pair's deadline, maybe earlier */
     struct fl_rnic_held held;
     struct fl_rnic_stats stats;
@@ -115,6 +117,9 @@ uint64_t fl_rnic_deadline_locked(struct fl_rnic *rnic);
 /* Packets of one queue pair, or of all that are ready, to the port. Under the lock. */
 void fl_rnic_send_locked(struct fl_rnic *rnic, struct fl_qp *qp);
 bool fl_rnic_transmit(struct fl_rnic *rnic, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
+
+/* A packet that came, under the lock. */
+void fl_rnic_deliver(void *rnic, const struct fl_port_packet *packet);
 
 /* rnic_thread.c */
 int fl_rnic_thread_start(struct fl_rnic *rnic);

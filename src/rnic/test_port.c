@@ -6,6 +6,7 @@
 #include "rnic/test_port.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,6 +48,23 @@ void fl_port_close(struct fl_port *port)
 {
     close(port->fd);
     free(port);
+}
+
+void fl_port_forget(struct fl_port *port)
+{
+    close(port->fd);
+}
+
+const char *fl_port_address(const struct fl_port *port)
+{
+    static char address[64];
+    snprintf(address, sizeof(address), "farlane-test-port-%d", (int)getpid());
+    return address;
+}
+
+int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer)
+{
+    return -ENOENT; /* so that everything goes by packets */
 }
 
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)

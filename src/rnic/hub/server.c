@@ -146,6 +146,16 @@ void fl_hub_server_stop(struct fl_hub_server *s)
     free(s);
 }
 
+void fl_hub_server_forget(struct fl_hub_server *s)
+{
+    close(s->listen_fd);
+    close(s->shared_fd);
+    for (uint32_t i = 0; i < MAX_CONNS; i++) {
+        if (s->conns[i])
+            close(s->conns[i]->fd);
+    }
+}
+
 struct fl_hub_table *fl_hub_server_table(struct fl_hub_server *s)
 {
     return &s->table;

@@ -27,6 +27,7 @@ struct fl_hub_server_options {
 };
 int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_hub_server **server);
 void fl_hub_server_stop(struct fl_hub_server *server);
+void fl_hub_server_forget(struct fl_hub_server *server); /* closes the descriptors, and no more */
 
 struct fl_hub_table *fl_hub_server_table(struct fl_hub_server *server);
 uint32_t fl_hub_server_self(const struct fl_hub_server *server);

@@ -110,6 +110,18 @@ void fl_port_close(struct fl_port *port)
     free(port);
 }
 
+void fl_port_forget(struct fl_port *port)
+{
+    if (port->udp_fd >= 0)
+        close(port->udp_fd);
+    if (port->link.fd >= 0)
+        close(port->link.fd);
+    if (port->server)
+        fl_hub_server_forget(port->server);
+    fl_udp_tx_forget(port->tx);
+    close(port->epoll_fd);
+}
+
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
 {
     if (fl_qpn_pool_is_short(&port->qpns)) {

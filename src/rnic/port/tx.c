@@ -64,14 +64,20 @@ struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_
     return tx;
 }
 
-void fl_udp_tx_destroy(struct fl_udp_tx *tx)
+void fl_udp_tx_forget(struct fl_udp_tx *tx)
 {
-    for (int i = 0; tx && i < SOURCES; i++) {
+    for (int i = 0; i < SOURCES; i++) {
         for (int family = 0; family < 2; family++) {
             if (tx->sources[family][i].fd >= 0)
                 close(tx->sources[family][i].fd);
         }
     }
+}
+
+void fl_udp_tx_destroy(struct fl_udp_tx *tx)
+{
+    if (tx)
+        fl_udp_tx_forget(tx);
     free(tx);
 }
 

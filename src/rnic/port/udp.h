@@ -59,6 +59,7 @@ struct fl_udp_tx;
 /* epoll_fd gets sockets that have no room, for as long as they have none. */
 struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_data);
 void fl_udp_tx_destroy(struct fl_udp_tx *tx);
+void fl_udp_tx_forget(struct fl_udp_tx *tx); /* closes the sockets, and no more */
 bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const struct fl_roce_tx *packet,
                     struct fl_port_stats *stats);
 void fl_udp_tx_flush(struct fl_udp_tx *tx, struct fl_port_stats *stats);

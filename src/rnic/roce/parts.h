@@ -94,6 +94,14 @@ uint32_t fl_roce_put_bitmap(const struct fl_roce_qp *qp, be32 *bits); /* words *
 /* Answers to be sent again: nr of them, asked for from index start on. */
 void fl_roce_again_push(struct fl_roce_qp *qp, uint32_t psn, uint32_t nr, uint32_t start);
 
+/* direct.c */
+enum fl_roce_direct {
+    FL_ROCE_BY_PACKETS,
+    FL_ROCE_DONE, /* and complete */
+    FL_ROCE_WAIT, /* for the end of what is before it */
+};
+enum fl_roce_direct fl_roce_try_direct(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe);
+
 /* completer.c */
 enum fl_roce_nak { FL_ROCE_NAK_NONE, FL_ROCE_NAK_GAP, FL_ROCE_NAK_LATER, FL_ROCE_NAK_FATAL };
 /* Counted. *status: what the request ends with, now or when its RNR retries are used up. */

@@ -286,8 +286,13 @@ static struct fl_roce_swqe *next_wqe(struct fl_roce_qp *qp)
         struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, req->cur);
         if (wqe->status != IBV_WC_SUCCESS)
             break; /* fails when all before it are done */
-        if (!wqe->started && !start(qp, wqe))
-            break;
+        if (!wqe->started) {
+            enum fl_roce_direct direct = fl_roce_try_direct(qp, wqe);
+            if (direct == FL_ROCE_DONE)
+                continue;
+            if (direct == FL_ROCE_WAIT || !start(qp, wqe))
+                break;
+        }
         if (!fl_roce_is_local(wqe))
             return wqe;
         req->cur++;

@@ -36,6 +36,7 @@
 #define FL_ROCE_RNR_RETRY_FOREVER 7
 
 struct fl_roce_qp;
+struct fl_roce_swqe;
 
 struct fl_roce_ops {
     /*
@@ -49,6 +50,11 @@ struct fl_roce_ops {
     int (*invalidate)(struct fl_roce_qp *qp, uint32_t rkey, bool from_peer);
     int (*bind)(struct fl_roce_qp *qp,
                 const struct ibv_send_wr *wr); /* memory window; NULL: there are none */
+    /*
+     * The READ, WRITE without immediate or atomic whose turn it is, all before it being complete, done at once in
+     * the peer's memory. False: not so, it goes by packets. Asked only while qp->direct; NULL: never.
+     */
+    bool (*direct)(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe);
     /* One request is done. solicited: wakes who waits for solicited completions only. Must not call back. */
     void (*complete)(struct fl_roce_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
     void (*event)(struct fl_roce_qp *qp,
@@ -298,6 +304,7 @@ struct fl_roce_qp {
     struct fl_roce_cap cap;
     struct fl_roce_attr attr;
     struct fl_roce_stats stats;
+    bool direct; /* the owner can reach the peer's memory: ops->direct */
 
     /* private */
     uint32_t mtu;

@@ -98,6 +98,20 @@ void fl_shm_close(struct fl_shm *shm)
     free(shm);
 }
 
+void fl_shm_forget(struct fl_shm *shm)
+{
+    const struct fl_shm_link *link;
+    fl_list_for_each (link, &shm->links, link) {
+        if (link->fd >= 0)
+            close(link->fd);
+    }
+    close(shm->listen_fd);
+    close(shm->epoll_fd);
+    close(shm->self.keys_fd);
+    close(shm->self.segment_fd);
+    close(shm->segment_fd);
+}
+
 int fl_shm_wait_fd(const struct fl_shm *shm)
 {
     return shm->epoll_fd;

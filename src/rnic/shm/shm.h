@@ -19,6 +19,8 @@ struct fl_shm_options {
 
 int fl_shm_open(const struct fl_shm_options *options, struct fl_shm **shm);
 void fl_shm_close(struct fl_shm *shm); /* no queue pair uses a link any more */
+/* In the child of a fork: closes descriptors, so that peers see when the parent ends. */
+void fl_shm_forget(struct fl_shm *shm);
 
 /* A link to a process, made if there is none; it may be up only later. Counted: put it back. NULL and *reason
  * (static text). */
