@@ -109,8 +109,83 @@ static void backlog_full(void **state)
     bed_fini(&bed);
 }
 
+/* A program that takes 1 ms for each request, one after the other, and two that answer at once. */
+static uint64_t connect_64(uint32_t backlog)
+{
+    struct bed bed;
+    struct fl_cm_listener *listener;
+    struct fl_cm_event event;
+    struct fl_cm_conn *asked[64];
+    struct fl_cm_tx tx;
+    unsigned nr_asked = 0, nr_accepted = 0, nr_up = 0;
+    bed_init(&bed);
+    fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, NULL, backlog, NULL, &listener), 0);
+    uint64_t begun_at = bed.now, accept_at = FL_CM_NEVER;
+    for (uint32_t i = 0; i < 64; i++) {
+        struct fl_cm_connect args = connect_args(&bed);
+        struct fl_cm_conn *a;
+        args.terms.qpn += i;
+        assert_int_equal(fl_cm_connect(bed.cm[A], &args, bed.now, &a), 0);
+    }
+    for (;;) {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (int i = A; i <= B; i++) {
+                while (take(&bed, i, &tx)) {
+                    give(&bed, !i, &tx);
+                    moved = true;
+                }
+            }
+            while (fl_cm_next_event(bed.cm[A], &event)) {
+                assert_int_equal(event.kind, FL_CM_CONNECT_RESPONSE); /* and never UNREACHABLE or REJECTED */
+                assert_int_equal(fl_cm_ready(bed.cm[A], event.conn, NULL, 0, bed.now), 0);
+                moved = true;
+            }
+            while (fl_cm_next_event(bed.cm[B], &event)) {
+                if (event.kind == FL_CM_CONNECT_REQUEST)
+                    asked[nr_asked++] = event.conn;
+                else
+                    nr_up++;
+            }
+        }
+        if (nr_up == 64)
+            break;
+        if (accept_at == FL_CM_NEVER && nr_accepted < nr_asked)
+            accept_at = bed.now + MS;
+        uint64_t next = FL_MIN(fl_cm_deadline(bed.cm[A]), fl_cm_deadline(bed.cm[B]));
+        bed.now = FL_MIN(next, accept_at);
+        if (bed.now == accept_at) {
+            struct fl_cm_terms terms = accept_terms();
+            terms.qpn += nr_accepted;
+            assert_int_equal(fl_cm_accept(bed.cm[B], asked[nr_accepted++], &terms, NULL, 0, bed.now), 0);
+            accept_at = FL_CM_NEVER;
+        } else {
+            fl_cm_tick(bed.cm[A], bed.now);
+            fl_cm_tick(bed.cm[B], bed.now);
+        }
+    }
+    assert_int_equal(nr_asked, 64);
+    assert_int_equal(fl_cm_stats(bed.cm[B])->nr_backlog != 0, backlog < 64);
+    uint64_t took = bed.now - begun_at;
+    bed_fini(&bed);
+    return took;
+}
+
+/* Case V11: 64 queue pairs connect at once */
+static void case_V11_backlog_64(void **state)
+{
+    assert_in_range(connect_64(64), 64 * MS, 65 * MS);
+}
+
+static void case_V11_backlog_1(void **state)
+{
+    assert_in_range(connect_64(1), 64 * MS, 3 * SECOND);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(listeners), cmocka_unit_test(listener_gone),
-                       cmocka_unit_test(too_many_connections), cmocka_unit_test(backlog_full));
+                       cmocka_unit_test(too_many_connections), cmocka_unit_test(backlog_full),
+                       cmocka_unit_test(case_V11_backlog_64), cmocka_unit_test(case_V11_backlog_1));
 }
