@@ -6,11 +6,11 @@
  * (GSO, GRO), the ICRC's CRC-32 computed over each at both ends; a credit after each window, so that nothing
  * is lost. One JSON object.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "apart.h"
 #include "base/clock.h"
 #include "base/crc.h"
 #include "base/histogram.h"
@@ -38,24 +39,8 @@ struct options {
     bool stream;
     size_t bs;
     double seconds;
-    int cpus[2];
+    struct apart apart;
 };
-
-static void die(const char *what)
-{
-    fprintf(stderr, "udp_floor: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void bind_cpu(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (cpu >= 0 && sched_setaffinity(0, sizeof(set), &set) < 0)
-        die("sched_setaffinity");
-}
 
 static void *make_buf(size_t len)
 {
@@ -67,10 +52,15 @@ static void *make_buf(size_t len)
     return buf;
 }
 
-static int make_socket(void)
+static int make_socket(const char *address)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in addr = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), len = 8 << 20;
+
+    if (inet_pton(AF_INET, address, &addr.sin_addr) != 1) {
+        fprintf(stderr, "udp_floor: %s is no IPv4 address\n", address);
+        exit(2);
+    }
 
     if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         die("bind");
@@ -79,12 +69,15 @@ static int make_socket(void)
     return fd;
 }
 
-static void join(int fd, int to)
+/* Tells the other end the name of ours, and connects to its. */
+static void join(int fd, int in, int out)
 {
     struct sockaddr_in addr;
     socklen_t len = sizeof(addr);
 
-    if (getsockname(to, (struct sockaddr *)&addr, &len) < 0 || connect(fd, (struct sockaddr *)&addr, len) < 0)
+    if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0 ||
+        write(out, &addr, sizeof(addr)) != sizeof(addr) || read(in, &addr, sizeof(addr)) != sizeof(addr) ||
+        connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         die("connect");
 }
 
@@ -196,6 +189,7 @@ static void stream(int fd, const struct options *o)
 static void usage(FILE *out)
 {
     fputs("usage: udp_floor [--stream] [--bs BYTES] [--seconds S] [--cpus CLIENT,SERVER]\n"
+          "                 [--addresses CLIENT,SERVER] [--netns CLIENT,SERVER]\n"
           "Datagrams of RoCE v2's sizes over loopback, nothing else; prints one JSON object.\n",
           out);
 }
@@ -203,13 +197,19 @@ static void usage(FILE *out)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"stream", no_argument, NULL, 'S'},        {"bs", required_argument, NULL, 'b'},
-        {"seconds", required_argument, NULL, 's'}, {"cpus", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        {"stream", no_argument, NULL, 'S'},
+        {"bs", required_argument, NULL, 'b'},
+        {"seconds", required_argument, NULL, 's'},
+        {"cpus", required_argument, NULL, 'c'},
+        {"addresses", required_argument, NULL, 'a'},
+        {"netns", required_argument, NULL, 'n'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
-    struct options o = {.bs = 4096, .seconds = 2, .cpus = {0, 1}};
+    struct options o = {
+        .bs = 4096, .seconds = 2, .apart = {.cpus = {0, 1}, .address = {"127.0.0.1", "127.0.0.1"}}};
     struct fl_histogram *latency = calloc(1, sizeof(*latency));
-    int opt, a = make_socket(), b = make_socket(), one = 1, segment;
+    int opt, fd, one = 1, segment, to_server[2], to_client[2];
     pid_t child;
 
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -223,8 +223,18 @@ int main(int argc, char **argv)
         case 's':
             o.seconds = strtod(optarg, NULL);
             break;
+        case 'n':
+            if (split_pair(optarg, o.apart.netns))
+                break;
+            usage(stderr);
+            return 2;
+        case 'a':
+            if (split_pair(optarg, o.apart.address))
+                break;
+            usage(stderr);
+            return 2;
         case 'c':
-            if (sscanf(optarg, "%d,%d", &o.cpus[0], &o.cpus[1]) == 2)
+            if (sscanf(optarg, "%d,%d", &o.apart.cpus[0], &o.apart.cpus[1]) == 2)
                 break;
             /* fall through */
         default:
@@ -236,23 +246,28 @@ int main(int argc, char **argv)
         usage(stderr);
         return 2;
     }
-    join(a, b);
-    join(b, a);
-    segment = (int)(o.bs + PACKET_LEN);
-    if (o.stream && (setsockopt(b, IPPROTO_UDP, UDP_GRO, &one, sizeof(one)) < 0 ||
-                     setsockopt(a, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)) < 0))
-        die("GSO, GRO");
+    if (pipe(to_server) < 0 || pipe(to_client) < 0)
+        die("pipe");
     child = fork();
     if (child < 0)
         die("fork");
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        bind_cpu(o.cpus[1]);
-        o.stream ? sink(b, o.bs) : answer(b, o.bs);
+        stand_apart(&o.apart, 1);
+        fd = make_socket(o.apart.address[1]);
+        if (o.stream && setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one)) < 0)
+            die("GRO");
+        join(fd, to_server[0], to_client[1]);
+        o.stream ? sink(fd, o.bs) : answer(fd, o.bs);
     }
-    bind_cpu(o.cpus[0]);
+    stand_apart(&o.apart, 0);
+    fd = make_socket(o.apart.address[0]);
+    segment = (int)(o.bs + PACKET_LEN);
+    if (o.stream && setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)) < 0)
+        die("GSO");
+    join(fd, to_client[0], to_server[1]);
     fl_histogram_init(latency);
-    o.stream ? stream(a, &o) : exchange(a, &o, latency);
+    o.stream ? stream(fd, &o) : exchange(fd, &o, latency);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     return 0;

@@ -8,7 +8,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "apart.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/util.h"
@@ -35,9 +35,9 @@ struct options {
     size_t bs;
     uint32_t depth;
     double seconds;
-    int cpus[2];
+    struct apart apart;
     bool idle, hardware, shared;
-    const char *device, *address;
+    const char *device;
 };
 
 /* What each end tells the other. */
@@ -50,6 +50,7 @@ struct about {
 struct end {
     const struct fl_verbs *v;
     const struct options *o;
+    const char *address;
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct ibv_mr *mr;
@@ -61,22 +62,6 @@ struct end {
     struct about own, peer;
     int in, out; /* pipes */
 };
-
-static void die(const char *what)
-{
-    fprintf(stderr, "verbs: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void bind_cpu(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (cpu >= 0 && sched_setaffinity(0, sizeof(set), &set) < 0)
-        die("sched_setaffinity");
-}
 
 static bool find_gid(struct end *e, struct ibv_context *context, const union ibv_gid *wanted)
 {
@@ -101,9 +86,9 @@ static void open_device(struct end *e)
 
     if (!list)
         die("get_device_list");
-    if (inet_pton(AF_INET, e->o->address, &wanted.raw[12]) != 1 &&
-        inet_pton(AF_INET6, e->o->address, wanted.raw) != 1) {
-        fprintf(stderr, "verbs: %s is no IP address\n", e->o->address);
+    if (inet_pton(AF_INET, e->address, &wanted.raw[12]) != 1 &&
+        inet_pton(AF_INET6, e->address, wanted.raw) != 1) {
+        fprintf(stderr, "verbs: %s is no IP address\n", e->address);
         exit(2);
     }
     for (int i = 0; list[i]; i++) {
@@ -121,7 +106,7 @@ static void open_device(struct end *e)
     }
     e->v->free_device_list(list);
     if (!e->context) {
-        fprintf(stderr, "verbs: no device has the address %s\n", e->o->address);
+        fprintf(stderr, "verbs: no device has the address %s\n", e->address);
         exit(1);
     }
 }
@@ -391,7 +376,8 @@ static void usage(FILE *out)
 {
     fputs("usage: verbs [--op read|write|send|pingpong] [--bs BYTES] [--depth N] [--seconds S] [--cpus "
           "CLIENT,SERVER]\n"
-          "             [--address IP] [--device NAME] [--shared] [--idle] [--hardware]\n"
+          "             [--addresses CLIENT,SERVER] [--netns CLIENT,SERVER] [--device NAME] [--shared] "
+          "[--idle] [--hardware]\n"
           "RDMA between two processes of this machine; prints one JSON object.\n",
           out);
 }
@@ -410,10 +396,10 @@ static enum op parse_op(const char *name)
 
 static void run_server(const struct options *o, int in, int out)
 {
-    struct end e = {.o = o, .in = in, .out = out};
+    struct end e = {.o = o, .address = o->apart.address[1], .in = in, .out = out};
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    bind_cpu(o->cpus[1]);
+    stand_apart(&o->apart, 1);
     set_up(&e);
     serve(&e);
 }
@@ -421,14 +407,24 @@ static void run_server(const struct options *o, int in, int out)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"op", required_argument, NULL, 'o'},     {"bs", required_argument, NULL, 'b'},
-        {"depth", required_argument, NULL, 'd'},  {"seconds", required_argument, NULL, 's'},
-        {"cpus", required_argument, NULL, 'c'},   {"address", required_argument, NULL, 'a'},
-        {"device", required_argument, NULL, 'D'}, {"shared", no_argument, NULL, 'S'},
-        {"idle", no_argument, NULL, 'i'},         {"hardware", no_argument, NULL, 'H'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"op", required_argument, NULL, 'o'},
+        {"bs", required_argument, NULL, 'b'},
+        {"depth", required_argument, NULL, 'd'},
+        {"seconds", required_argument, NULL, 's'},
+        {"cpus", required_argument, NULL, 'c'},
+        {"addresses", required_argument, NULL, 'a'},
+        {"netns", required_argument, NULL, 'n'},
+        {"device", required_argument, NULL, 'D'},
+        {"shared", no_argument, NULL, 'S'},
+        {"idle", no_argument, NULL, 'i'},
+        {"hardware", no_argument, NULL, 'H'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
-    struct options o = {.bs = 4096, .depth = 1, .seconds = 2, .cpus = {0, 1}, .address = "127.0.0.1"};
+    struct options o = {.bs = 4096,
+                        .depth = 1,
+                        .seconds = 2,
+                        .apart = {.cpus = {0, 1}, .address = {"127.0.0.1", "127.0.0.1"}}};
     static const char *const op_names[] = {"read", "write", "send", "pingpong"};
     struct fl_histogram *latency = calloc(1, sizeof(*latency));
     int to_server[2], to_client[2], opt;
@@ -450,9 +446,16 @@ int main(int argc, char **argv)
         case 's':
             o.seconds = strtod(optarg, NULL);
             break;
+        case 'n':
+            if (split_pair(optarg, o.apart.netns))
+                break;
+            usage(stderr);
+            return 2;
         case 'a':
-            o.address = optarg;
-            break;
+            if (split_pair(optarg, o.apart.address))
+                break;
+            usage(stderr);
+            return 2;
         case 'D':
             o.device = optarg;
             break;
@@ -466,7 +469,7 @@ int main(int argc, char **argv)
             o.hardware = true;
             break;
         case 'c':
-            if (sscanf(optarg, "%d,%d", &o.cpus[0], &o.cpus[1]) == 2)
+            if (sscanf(optarg, "%d,%d", &o.apart.cpus[0], &o.apart.cpus[1]) == 2)
                 break;
             /* fall through */
         default:
@@ -485,9 +488,10 @@ int main(int argc, char **argv)
         die("fork");
     if (child == 0)
         run_server(&o, to_server[0], to_client[1]);
+    e.address = o.apart.address[0];
     e.in = to_client[0];
     e.out = to_server[1];
-    bind_cpu(o.cpus[0]);
+    stand_apart(&o.apart, 0);
     set_up(&e);
     exchange(&e);
     fl_histogram_init(latency);
