@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/crc.h"
+#include "base/util.h"
 
 uint32_t fl_ib_rnr_us(uint8_t code)
 {
@@ -226,16 +227,50 @@ static uint32_t unshift(uint32_t a, uint32_t n)
     return a;
 }
 
-bool fl_icrc_find_id(uint32_t difference, uint32_t packet_len, uint16_t *id)
+static uint32_t id_bytes(uint32_t difference, uint32_t packet_len)
 {
     /* From behind the identification to the ICRC: the rest of IP and UDP headers, and the packet. A register
      * that took in two bytes is those bytes, times x^32, modulo P; so back over four bytes they stand in its
      * low half, the first one lowest, ... */
     uint32_t after = (uint32_t)(sizeof(struct ip4) - offsetof(struct ip4, fragment)) + packet_len -
                      FL_IB_ICRC_LEN;
-    uint32_t bytes = unshift(difference, after + 2);
+    return unshift(difference, after + 2);
+}
+
+static bool id_of_bytes(uint32_t bytes, uint16_t *id)
+{
     if (bytes >> 16)
         return false;
     *id = (uint16_t)((bytes & 0xff) << 8 | bytes >> 8); /* ... and an IP header is big endian */
     return true;
+}
+
+bool fl_icrc_find_id(uint32_t difference, uint32_t packet_len, uint16_t *id)
+{
+    return id_of_bytes(id_bytes(difference, packet_len), id);
+}
+
+/* All of this is linear: what a difference gives is the sum of what its bytes give. */
+static void learn_len(struct fl_icrc_finder_entry *e, uint32_t packet_len)
+{
+    e->packet_len = packet_len;
+    for (int byte = 0; byte < 4; byte++) {
+        uint32_t *table = e->table[byte];
+        table[0] = 0;
+        for (int bit = 0; bit < 8; bit++) {
+            uint32_t one = id_bytes(1u << (8 * byte + bit), packet_len);
+            for (int i = 0; i < 1 << bit; i++)
+                table[(1 << bit) + i] = table[i] ^ one;
+        }
+    }
+}
+
+bool fl_icrc_finder_id(struct fl_icrc_finder *finder, uint32_t difference, uint32_t packet_len, uint16_t *id)
+{
+    struct fl_icrc_finder_entry *e = &finder->entries[packet_len / 4 % FL_ARRAY_LEN(finder->entries)];
+    if (e->packet_len != packet_len)
+        learn_len(e, packet_len);
+    return id_of_bytes(e->table[0][difference & 0xff] ^ e->table[1][difference >> 8 & 0xff] ^
+                           e->table[2][difference >> 16 & 0xff] ^ e->table[3][difference >> 24],
+                       id);
 }

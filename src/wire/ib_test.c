@@ -142,6 +142,10 @@ static uint32_t icrc4(const struct sent *sent, const uint8_t *packet, size_t len
     uint16_t found = 0;
     assert_true(fl_icrc_find_id(zero ^ whole, (uint32_t)len, &found));
     assert_int_equal(found, *id);
+    static struct fl_icrc_finder finder;
+    found = 0;
+    assert_true(fl_icrc_finder_id(&finder, zero ^ whole, (uint32_t)len, &found));
+    assert_int_equal(found, *id);
     return whole;
 }
 
@@ -174,11 +178,14 @@ static void literal_icrc(void **state)
 /* One wrong bit in the packet is not explained by an identification, but for one in 65536. */
 static void wrong_icrc_has_no_id(void **state)
 {
+    static struct fl_icrc_finder finder;
     unsigned nr_found = 0;
     for (uint32_t bit = 0; bit < 32; bit++)
         for (uint32_t len = 16; len <= 4096 + 44; len += 48) {
             uint16_t id;
-            nr_found += fl_icrc_find_id(1u << bit, len, &id);
+            bool here = fl_icrc_find_id(1u << bit, len, &id);
+            assert_int_equal(fl_icrc_finder_id(&finder, 1u << bit, len, &id), here);
+            nr_found += here;
         }
     assert_in_range(nr_found, 0, 3);
     uint16_t id = 1;

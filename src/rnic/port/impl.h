@@ -54,6 +54,7 @@ struct fl_port {
     uint32_t nr_services, cap_services;
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
     uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
+    struct fl_icrc_finder finder;
     uint8_t grh[FL_ROCE_GRH_LEN];
     uint8_t from_hub[sizeof(struct fl_hub_packet) + FL_HUB_PACKET_MAX];
     struct fl_port_stats stats;

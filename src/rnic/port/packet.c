@@ -80,8 +80,8 @@ static void make_grh(uint8_t *grh, const struct fl_udp_datagram *d, uint16_t id)
     }
 }
 
-int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_port_packet *packet,
-                  uint8_t *grh)
+int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_icrc_finder *finder,
+                  struct fl_port_packet *packet, uint8_t *grh)
 {
     uint32_t expected, got;
     uint16_t id = 0;
@@ -92,7 +92,8 @@ int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_por
     got = le32_get(icrc);
     expected = fl_udp_icrc(&d->src, &d->dst, d->sport, dport, 0, d->bytes, d->len);
     /* IPv6 has no identification: there all bits are checked. */
-    if (got != expected && (!fl_udp_is_ip4(&d->dst) || !fl_icrc_find_id(got ^ expected, d->len, &id)))
+    if (got != expected &&
+        (!fl_udp_is_ip4(&d->dst) || !fl_icrc_finder_id(finder, got ^ expected, d->len, &id)))
         return -EBADMSG;
     if (fl_ib_packet_view(&packet->packet, d->bytes, d->len - sizeof(icrc)) < 0)
         return -EPROTO;

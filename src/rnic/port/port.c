@@ -215,7 +215,7 @@ struct delivery {
 static bool deliver(struct fl_port *port, const struct fl_udp_datagram *datagram, const struct delivery *to)
 {
     struct fl_port_packet packet;
-    int rc = fl_udp_packet(datagram, port->udp_port, &packet, port->grh);
+    int rc = fl_udp_packet(datagram, port->udp_port, &port->finder, &packet, port->grh);
     if (rc < 0) {
         if (rc == -EBADMSG)
             port->stats.nr_bad_icrc++;

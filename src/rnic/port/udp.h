@@ -49,8 +49,8 @@ bool fl_udp_rx_has_more(const struct fl_udp_rx *rx);
 
 /* Checks the ICRC and makes of it what the queue pairs take; packet holds as long as datagram does, and grh
  * (FL_ROCE_GRH_LEN bytes) where it points to. 0, -EBADMSG: ICRC, -EPROTO: headers. */
-int fl_udp_packet(const struct fl_udp_datagram *datagram, uint16_t dport, struct fl_port_packet *packet,
-                  uint8_t *grh);
+int fl_udp_packet(const struct fl_udp_datagram *datagram, uint16_t dport, struct fl_icrc_finder *finder,
+                  struct fl_port_packet *packet, uint8_t *grh);
 
 /* Sender */
 
