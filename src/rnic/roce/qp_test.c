@@ -86,7 +86,7 @@ static void every_mtu_and_the_psn_wrap(void **state)
 
 /* V2: one packet, PSN plus one, a completion, no look at the key; without SGEs, with an empty one, inline or
  * not. */
-static void zero_length_operations(void **state)
+static void v2_zero_length_operations(void **state)
 {
     static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
                                                  IBV_WR_RDMA_READ};
@@ -418,7 +418,7 @@ static void unreliable_connection(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(packets_equal_those_of_linux),
-                       cmocka_unit_test(every_mtu_and_the_psn_wrap), cmocka_unit_test(zero_length_operations),
+                       cmocka_unit_test(every_mtu_and_the_psn_wrap), cmocka_unit_test(v2_zero_length_operations),
                        cmocka_unit_test(inline_list), cmocka_unit_test(posting_in_every_state),
                        cmocka_unit_test(posts_refused), cmocka_unit_test(acknowledgements_coalesce),
                        cmocka_unit_test(send_queue_drains), cmocka_unit_test(unsignaled_and_solicited),
