@@ -59,6 +59,18 @@ void fl_device_list_free(struct ibv_device **list)
     free(list); /* the devices stay */
 }
 
+bool fl_device_is_soft(const struct ibv_device *device)
+{
+    struct fl_device *d;
+    bool found = false;
+    pthread_mutex_lock(&fl_devices_lock);
+    fl_list_for_each (d, fl_devices(), link) {
+        found = found || &d->device == device;
+    }
+    pthread_mutex_unlock(&fl_devices_lock);
+    return found;
+}
+
 const char *fl_device_name(struct ibv_device *device)
 {
     return device->name;

@@ -7,11 +7,14 @@
 #ifndef FL_RNIC_VERBS_H
 #define FL_RNIC_VERBS_H
 
+#include <stdbool.h>
+
 #include <infiniband/verbs.h>
 
 /* device.c, context.c */
 struct ibv_device **fl_device_list_get(int *nr);
 void fl_device_list_free(struct ibv_device **list);
+bool fl_device_is_soft(const struct ibv_device *device); /* or one of some other library's? */
 const char *fl_device_name(struct ibv_device *device);
 __be64 fl_device_guid_get(struct ibv_device *device);
 int fl_device_index(struct ibv_device *device);

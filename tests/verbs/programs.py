@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests with foreign verbs programs share: two processes under the drop-in library, on a network of their own.
+
+A test is a script: SCRIPT LIBFARLANE-VERBS.so [PATH-OF-FARLANE]. Its functions test_* are run in order.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+LIBRARY = os.path.abspath(sys.argv[1])
+EXE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+SANITIZED = os.environ.get("FL_SANITIZED") == "1"
+PATIENCE = 120 if SANITIZED else 60
+SKIP = 77
+
+
+def sanitizers():
+    """The sanitizers' libraries that the drop-in wants: they must come first."""
+    said = subprocess.run(["ldd", LIBRARY], capture_output=True, text=True).stdout
+    return re.findall(r"=> (\S*lib(?:a|ub)san\S*)", said)
+
+
+def environment(**more):
+    env = dict(os.environ, LD_PRELOAD=":".join([*sanitizers(), LIBRARY]), **more)
+    if SANITIZED:  # the programs' own leaks are not our business
+        env["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1:verify_asan_link_order=0"
+    return env
+
+
+def need(*programs):
+    lacking = [p for p in programs if not shutil.which(p)]
+    if lacking:
+        print("not installed: " + " ".join(lacking))
+        sys.exit(SKIP)
+
+
+def own_network():
+    """This script again in a network namespace of its own, where there is one device, farlane0, and every port is free."""
+    if os.environ.get("FL_OWN_NETWORK") == "1":
+        return
+    for command in (["unshare", "-n"], ["unshare", "-rn"]):
+        if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            os.environ["FL_OWN_NETWORK"] = "1"
+            os.execvp(command[0], [*command, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, *sys.argv])
+    print("no network namespaces here")
+    sys.exit(SKIP)
+
+
+def run(command, status=0, **more):
+    done = subprocess.run(command.split(), env=environment(**more), capture_output=True, text=True, timeout=PATIENCE)
+    said = done.stdout + done.stderr
+    if done.returncode != status:
+        raise AssertionError(f"{command}: status {done.returncode}, wanted {status}\n{said}")
+    return said
+
+
+def listening(port):
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in pathlib.Path(path).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                return True
+    return False
+
+
+def started(process, ready):
+    deadline = time.monotonic() + PATIENCE
+    while not ready() and process.poll() is None:
+        assert time.monotonic() < deadline, "the server does not get ready"
+        time.sleep(0.02)
+
+
+def pair(server, client, ready=lambda: listening(18515), status=(0, 0), **more):
+    """Both must end with these statuses, without being killed. Returns what the client and what the server said."""
+    env = environment(**more)
+    s = subprocess.Popen(server.split(), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = ""
+    try:
+        started(s, ready)
+        c = subprocess.run(client.split(), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=PATIENCE)
+        said = c.stdout
+        server_said, _ = s.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired as late:
+        s.kill()
+        server_said, _ = s.communicate()
+        raise AssertionError(f"{' '.join(late.cmd)}: does not end\n--- client\n{said or late.output}\n--- server\n{server_said}") from None
+    if (s.returncode, c.returncode) != status:
+        raise AssertionError(f"{client}: statuses {s.returncode}, {c.returncode}, wanted {status}\n--- client\n{said}\n"
+                             f"--- server\n{server_said}")
+    return said, server_said
+
+
+def main():
+    own_network()
+    failed = 0
+    for name, test in [(n, f) for n, f in sys.modules["__main__"].__dict__.items() if n.startswith("test_")]:
+        start = time.monotonic()
+        try:
+            test()
+            result = "ok"
+        except Exception:
+            traceback.print_exc()
+            result = "FAILED"
+            failed += 1
+        print(f"{result:6} {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    sys.exit(1 if failed else 0)
