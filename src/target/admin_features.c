@@ -155,23 +155,6 @@ static fl_nvme_status get_resv_mask(struct fl_tctrl *ctrl, struct fl_cmd *cmd, u
     return FL_NVME_SC_SUCCESS;
 }
 
-static fl_nvme_status set_resv_persist(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t value)
-{
-    uint32_t nsid = le32_get(cmd->sqe.nsid);
-    fl_nvme_status status = nsid == FL_NVME_NSID_ALL ? FL_NVME_SC_SUCCESS
-                                                     : FL_NVME_SC_INVALID_NS | FL_NVME_DNR;
-
-    for (uint32_t i = 1; i <= FL_NSID_MAX; i++) {
-        struct fl_tns *ns = nsid == i || nsid == FL_NVME_NSID_ALL ? fl_tns_find(ctrl->ss, i) : NULL;
-
-        if (ns)
-            status = fl_resv_set_ptpl(ns, value & FL_NVME_FEAT_RESV_PERSIST_PTPL);
-        if (ns && status)
-            return status;
-    }
-    return status;
-}
-
 static fl_nvme_status get_resv_persist(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t *value)
 {
     struct fl_tns *ns = fl_tns_find(ctrl->ss, le32_get(cmd->sqe.nsid));
@@ -194,7 +177,7 @@ static const struct feature features[256] = {
     [FL_NVME_FEAT_KATO] = {IO | DISC | SET, 0, 0xffffffff, set_kato, get_kato},
     [FL_NVME_FEAT_HOST_ID] = {IO | DISC, 0, 0},
     [FL_NVME_FEAT_RESV_MASK] = {IO | SET | NS, 0, 0xe, set_resv_mask, get_resv_mask},
-    [FL_NVME_FEAT_RESV_PERSIST] = {IO | SET | NS, 0, 1, set_resv_persist, get_resv_persist},
+    [FL_NVME_FEAT_RESV_PERSIST] = {IO | SET | NS, 0, 1, NULL, get_resv_persist},
 };
 
 static const struct feature *find_feature(const struct fl_tctrl *ctrl, const struct fl_cmd *cmd)
@@ -275,6 +258,10 @@ void fl_admin_set_features(struct fl_tqueue *q, struct fl_cmd *cmd)
         status = FL_NVME_SC_FEATURE_NOT_CHANGEABLE | FL_NVME_DNR;
     else
         status = check_ns(f, cmd);
+    if (!status && (uint8_t)cdw10 == FL_NVME_FEAT_RESV_PERSIST) { /* takes time: it ends the command */
+        fl_resv_set_ptpl(ctrl, cmd, value & FL_NVME_FEAT_RESV_PERSIST_PTPL);
+        return;
+    }
     if (!status && f->set)
         status = f->set(ctrl, cmd, value);
     else if (!status)

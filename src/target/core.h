@@ -189,6 +189,9 @@ struct fl_tns {
     struct fl_resv resv;
     struct fl_list resv_queue; /* reservation commands that wait for the one in work */
     bool resv_busy, resv_persists;
+    struct fl_resv *resv_before; /* the state before the command in work, until that is stored */
+    uint32_t nr_holds;           /* work beside the loop that uses be */
+    bool unused;                 /* no worker has it any more: freed with the last hold */
     struct fl_list excl_queue;
     struct fl_excl *excl; /* who has the namespace for itself */
     struct fl_change *change;
@@ -494,6 +497,8 @@ void fl_io_resv(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd
 /* ---- namespace.c ---- */
 struct fl_tns *fl_tns_find(struct fl_subsystem *ss, uint32_t nsid); /* active ones */
 void fl_view_idle(struct fl_ns_view *view); /* nr_in_flight fell to 0 while removing */
+void fl_tns_hold(struct fl_tns *ns); /* control loop; keeps ns and its back end */
+void fl_tns_put(struct fl_tns *ns);
 void fl_tns_counters(const struct fl_tns *ns, struct fl_io_counters *sum);
 
 /* ---- exclusive.c: control loop ---- */
@@ -501,13 +506,20 @@ void fl_excl_ask(struct fl_tns *ns, struct fl_excl *excl); /* excl->go runs when
 void fl_excl_end(struct fl_tns *ns);
 
 /* ---- reservation.c ---- */
+void fl_resv_queue(struct fl_tns *ns, struct fl_tio *tio); /* one after the other: what changes the state, or reads it */
+
+/* ---- reservation_state.c ---- */
 void fl_resv_load(struct fl_tns *ns);
+/* Stores ns->resv; done() runs later. -ENOMEM: it will not. */
+int fl_resv_save(struct fl_tns *ns, void (*done)(struct fl_tns *ns, int result, void *arg), void *arg);
+void fl_resv_set_ptpl(struct fl_tctrl *ctrl, struct fl_cmd *cmd, bool ptpl); /* Set Features: ends the command */
+fl_nvme_status fl_resv_change_ptpl(struct fl_tns *ns, bool ptpl);
+void fl_resv_ptpl_over(struct fl_cmd *cmd); /* that of one namespace is done */
 static inline bool fl_resv_persists(const struct fl_tns *ns)
 {
     return ns->resv_persists;
 }
 void fl_resv_publish(struct fl_tns *ns, void (*done)(void *arg), void *arg); /* to all workers */
-fl_nvme_status fl_resv_set_ptpl(struct fl_tns *ns, bool ptpl);
 
 /* ---- subsystem.c, listener.c, target.c ---- */
 bool fl_subsystem_allows(const struct fl_subsystem *ss, const char *hostnqn);

@@ -30,9 +30,8 @@ void fl_tns_counters(const struct fl_tns *ns, struct fl_io_counters *sum)
 
 /* ---- removing ---- */
 
-static void ns_freed(struct fl_round *round)
+static void free_ns(struct fl_tns *ns)
 {
-    struct fl_tns *ns = round->arg[0];
     struct fl_subsystem *ss = ns->ss;
     struct fl_target *target = ss->target;
     struct fl_change *change = ns->change;
@@ -49,6 +48,26 @@ static void ns_freed(struct fl_round *round)
         change->done(change, 0, NULL);
     fl_subsystem_check_removed(ss);
     fl_target_check_stopped(target);
+}
+
+void fl_tns_hold(struct fl_tns *ns)
+{
+    ns->nr_holds++;
+}
+
+void fl_tns_put(struct fl_tns *ns)
+{
+    if (!--ns->nr_holds && ns->unused)
+        free_ns(ns);
+}
+
+static void all_closed(struct fl_round *round)
+{
+    struct fl_tns *ns = round->arg[0];
+
+    ns->unused = true;
+    if (!ns->nr_holds)
+        free_ns(ns);
 }
 
 static void close_view(struct fl_msg *msg)
@@ -109,7 +128,7 @@ static void remove_late(struct fl_timer *timer)
 static void start_removal(struct fl_tns *ns)
 {
     struct fl_subsystem *ss = ns->ss;
-    struct fl_round *round = fl_round_new(ss->target, detach, ns_freed);
+    struct fl_round *round = fl_round_new(ss->target, detach, all_closed);
 
     if (!round) { /* tried again by the next removal; nothing is lost but time */
         FL_ERR("no memory to remove namespace %u of %s", ns->nsid, ss->nqn);

@@ -2,8 +2,9 @@
 /*
  * Reservations (base specification 2.0, 7.2 to 7.5 and 8.19). The state of a namespace lives on the control
  * loop; a command comes there by message from its queue's loop, changes the state, and is answered when every
- * loop has the new view of it, so that no command is let through by an old one after the answer. One command
- * at a time for each namespace.
+ * loop has the new view of it, so that no command is let through by an old one after the answer, and when it
+ * is on disk if it shall outlive a loss of power (reservation_state.c). One command at a time for each
+ * namespace.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -80,93 +81,6 @@ static void notify_others(struct fl_tns *ns, const uint8_t *but, enum fl_nvme_re
     for (uint32_t i = 0; i < ns->resv.nr; i++)
         if (memcmp(ns->resv.reg[i].hostid, but, 16))
             notify_host(ns, ns->resv.reg[i].hostid, notice);
-}
-
-/* ---- the state on disk ---- */
-
-#define STATE_MAGIC UINT32_C(0x31565246) /* "FRV1" */
-
-struct state_reg {
-    uint8_t hostid[16];
-    le64 key;
-};
-
-struct state {
-    le32 magic, gen;
-    uint8_t type, nr, rsvd[2];
-    le32 holder; /* FFFFFFFFh: none */
-    struct state_reg reg[FL_REGISTRANTS];
-};
-_Static_assert(FL_REGISTRANTS <= 255, "struct state counts them in a byte");
-
-/*
- * Written with fsync on the control loop: a reservation command is rare, and must not be answered before its
- * effect would survive. The state is a few hundred bytes; keep alive times are seconds.
- */
-static int save(struct fl_tns *ns)
-{
-    struct fl_resv *r = &ns->resv;
-    struct state s = {.magic = le32_of(STATE_MAGIC), .gen = le32_of(r->gen), .holder = le32_of(UINT32_MAX)};
-    uint32_t nr = r->ptpl ? r->nr : 0;
-
-    s.nr = (uint8_t)nr;
-    if (r->ptpl) {
-        s.type = (uint8_t)r->type;
-        s.holder = le32_of((uint32_t)r->holder);
-    }
-    for (uint32_t i = 0; i < nr; i++) {
-        memcpy(s.reg[i].hostid, r->reg[i].hostid, 16);
-        s.reg[i].key = le64_of(r->reg[i].key);
-    }
-    return ns->be->ops->state_save(ns->be, &s, offsetof(struct state, reg) + nr * sizeof(s.reg[0]));
-}
-
-void fl_resv_load(struct fl_tns *ns)
-{
-    struct fl_resv *r = &ns->resv;
-    struct state s;
-    int len = ns->be->ops->state_load ? ns->be->ops->state_load(ns->be, &s, sizeof(s)) : -EOPNOTSUPP;
-    uint32_t holder;
-
-    ns->resv_persists = (len >= 0 || len == -ENOENT) && !ns->be->read_only;
-    if (len < (int)offsetof(struct state, reg))
-        return;
-    holder = le32_get(s.holder);
-    if (le32_get(s.magic) != STATE_MAGIC || s.nr > FL_REGISTRANTS ||
-        s.type > FL_NVME_RESV_EXCL_ACCESS_ALL_REGS ||
-        (size_t)len != offsetof(struct state, reg) + s.nr * sizeof(s.reg[0]) ||
-        (holder != UINT32_MAX && holder >= s.nr)) {
-        FL_WARN("namespace %u of %s (%s): the reservations kept with it cannot be read and are dropped",
-                ns->nsid, ns->ss->nqn, ns->spec);
-        return;
-    }
-    if (!s.nr)
-        return;
-    r->ptpl = true;
-    r->gen = le32_get(s.gen);
-    r->type = (enum fl_nvme_resv_type)s.type;
-    r->holder = (int)holder;
-    r->nr = s.nr;
-    for (uint32_t i = 0; i < r->nr; i++) {
-        memcpy(r->reg[i].hostid, s.reg[i].hostid, 16);
-        r->reg[i].key = le64_get(s.reg[i].key);
-    }
-}
-
-fl_nvme_status fl_resv_set_ptpl(struct fl_tns *ns, bool ptpl)
-{
-    bool had = ns->resv.ptpl;
-
-    if (ptpl == had)
-        return FL_NVME_SC_SUCCESS;
-    if (!ns->resv_persists)
-        return FL_NVME_SC_FEATURE_NOT_CHANGEABLE | FL_NVME_DNR;
-    ns->resv.ptpl = ptpl;
-    if (save(ns) < 0) {
-        ns->resv.ptpl = had;
-        return FL_NVME_SC_INTERNAL;
-    }
-    return FL_NVME_SC_SUCCESS;
 }
 
 /* ---- telling the loops ---- */
@@ -435,11 +349,22 @@ static fl_nvme_status do_report(struct fl_tns *ns, struct fl_cmd *cmd)
 
 static void run_next(struct fl_tns *ns);
 
+static bool is_set_features(const struct fl_tio *tio)
+{
+    const struct fl_cmd *cmd = fl_cmd_of_tio((struct fl_tio *)tio);
+
+    return ((struct fl_tqueue *)cmd->conn->user)->qid == 0;
+}
+
 static void finish_on_loop(struct fl_msg *msg)
 {
     struct fl_tio *tio = tio_of_msg(msg);
     struct fl_cmd *cmd = fl_cmd_of_tio(tio);
 
+    if (is_set_features(tio)) {
+        fl_resv_ptpl_over(cmd);
+        return;
+    }
     cmd->to_host = cmd->sqe.opcode == FL_NVME_CMD_RESV_REPORT && !tio->u.resv.status;
     fl_tqueue_finish(cmd, tio->u.resv.status);
 }
@@ -457,36 +382,65 @@ static void command_over(void *arg)
     run_next(ns);
 }
 
+static void end(struct fl_tns *ns, struct fl_tio *tio, fl_nvme_status status)
+{
+    tio->u.resv.status = status;
+    if (status || is_set_features(tio))
+        command_over(tio);
+    else
+        fl_resv_publish(ns, command_over, tio);
+}
+
+static void saved(struct fl_tns *ns, int result, void *arg)
+{
+    if (result < 0)
+        ns->resv = *ns->resv_before;
+    free(ns->resv_before);
+    ns->resv_before = NULL;
+    end(ns, arg, result < 0 ? FL_NVME_SC_INTERNAL : FL_NVME_SC_SUCCESS);
+}
+
+static fl_nvme_status change(struct fl_tns *ns, struct fl_tio *tio)
+{
+    if (is_set_features(tio))
+        return fl_resv_change_ptpl(ns, tio->u.resv.cptpl);
+    switch (fl_cmd_of_tio(tio)->sqe.opcode) {
+    case FL_NVME_CMD_RESV_REGISTER:
+        return do_register(ns, tio);
+    case FL_NVME_CMD_RESV_ACQUIRE:
+        return do_acquire(ns, tio);
+    default:
+        return do_release(ns, tio);
+    }
+}
+
 static void execute(struct fl_tns *ns, struct fl_tio *tio)
 {
     struct fl_cmd *cmd = fl_cmd_of_tio(tio);
-    struct fl_resv *before = NULL;
     fl_nvme_status status;
 
-    if (cmd->sqe.opcode == FL_NVME_CMD_RESV_REPORT) {
+    if (!is_set_features(tio) && cmd->sqe.opcode == FL_NVME_CMD_RESV_REPORT) {
         tio->u.resv.status = do_report(ns, cmd);
         command_over(tio);
         return;
     }
     if (ns->resv_persists) {
-        before = malloc(sizeof(*before));
-        if (before)
-            *before = ns->resv;
+        ns->resv_before = malloc(sizeof(*ns->resv_before));
+        if (!ns->resv_before) {
+            end(ns, tio, FL_NVME_SC_INTERNAL);
+            return;
+        }
+        *ns->resv_before = ns->resv;
     }
-    status = cmd->sqe.opcode == FL_NVME_CMD_RESV_REGISTER  ? do_register(ns, tio)
-             : cmd->sqe.opcode == FL_NVME_CMD_RESV_ACQUIRE ? do_acquire(ns, tio)
-                                                           : do_release(ns, tio);
-    if (!status && before && (ns->resv.ptpl || before->ptpl) && save(ns) < 0) {
-        FL_ERR("namespace %u of %s (%s): its reservations cannot be stored", ns->nsid, ns->ss->nqn, ns->spec);
-        ns->resv = *before;
-        status = FL_NVME_SC_INTERNAL;
+    status = change(ns, tio);
+    if (!status && ns->resv_before && (ns->resv.ptpl || ns->resv_before->ptpl)) {
+        if (fl_resv_save(ns, saved, tio) < 0)
+            saved(ns, -ENOMEM, tio);
+        return;
     }
-    free(before);
-    tio->u.resv.status = status;
-    if (status)
-        command_over(tio);
-    else
-        fl_resv_publish(ns, command_over, tio);
+    free(ns->resv_before);
+    ns->resv_before = NULL;
+    end(ns, tio, status);
 }
 
 static void alone(struct fl_excl *excl)
@@ -510,7 +464,8 @@ static void run_next(struct fl_tns *ns)
     /* Preempt and Abort: nothing that the preempted hosts sent before may reach the medium after the answer.
      * What is in a back end is waited for, what is put aside is aborted when it looks at the reservation
      * again. */
-    if (cmd->sqe.opcode == FL_NVME_CMD_RESV_ACQUIRE && tio->u.resv.action == FL_NVME_RESV_PREEMPT_ABORT) {
+    if (!is_set_features(tio) && cmd->sqe.opcode == FL_NVME_CMD_RESV_ACQUIRE &&
+        tio->u.resv.action == FL_NVME_RESV_PREEMPT_ABORT) {
         tio->excl.go = alone;
         fl_excl_ask(ns, &tio->excl);
     } else {
@@ -518,13 +473,18 @@ static void run_next(struct fl_tns *ns)
     }
 }
 
+void fl_resv_queue(struct fl_tns *ns, struct fl_tio *tio)
+{
+    fl_list_init(&tio->bio.link);
+    fl_list_add_tail(&ns->resv_queue, &tio->bio.link);
+    run_next(ns);
+}
+
 static void arrived(struct fl_msg *msg)
 {
     struct fl_tio *tio = tio_of_msg(msg);
 
-    fl_list_init(&tio->bio.link);
-    fl_list_add_tail(&tio->view->ns->resv_queue, &tio->bio.link);
-    run_next(tio->view->ns);
+    fl_resv_queue(tio->view->ns, tio);
 }
 
 /* ---- on the queue's loop ---- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reservations: the commands, who is stopped, who is told, and what a restart keeps. */
+#include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -324,10 +326,167 @@ static void persists(void **state)
     assert_int_equal(system(spec), 0);
 }
 
+/* A disk that takes its time, or fails, where the reservations are kept. */
+static struct {
+    sem_t asked, go;
+    int result;
+    uint8_t state[8192];
+    int len;
+} disk;
+
+static int slow_save(struct fl_backend *backend, const void *buf, size_t len)
+{
+    sem_post(&disk.asked);
+    sem_wait(&disk.go);
+    if (disk.result < 0)
+        return disk.result;
+    memcpy(disk.state, buf, len);
+    disk.len = (int)len;
+    return 0;
+}
+
+static int no_state(struct fl_backend *backend, void *buf, size_t cap)
+{
+    return -ENOENT;
+}
+
+static void with_slow_disk(struct setup *s, struct fl_backend_ops *ops)
+{
+    struct fl_tns *ns;
+
+    sem_init(&disk.asked, 0, 0);
+    sem_init(&disk.go, 0, 0);
+    disk.result = disk.len = 0;
+    start(s, "ram:1M");
+    ns = fl_tns_find(s->bed->ss, 1);
+    *ops = *ns->be->ops;
+    ops->state_save = slow_save;
+    ops->state_load = no_state;
+    ns->be->ops = ops;
+    fl_resv_load(ns);
+    assert_true(ns->resv_persists);
+}
+
+static struct bed_cmd *send_register(struct setup *s, int who, uint64_t key, bool persist)
+{
+    struct fl_nvme_sqe sqe = bed_sqe(FL_NVME_CMD_RESV_REGISTER, 1);
+    le64 data[2] = {le64_of(0), le64_of(key)};
+
+    sqe.cdw10 = le32_of(FL_NVME_RESV_REGISTER | (persist ? 3u << 30 : 0));
+    return bed_send(s->h[who].io, &sqe, data, 16, true, 0);
+}
+
+static uint16_t wait_for(struct setup *s, struct bed_cmd *c)
+{
+    uint16_t status;
+
+    for (int i = 0; i < 20000 && !c->released; i++)
+        bed_sleep(s->bed, 1);
+    assert_true(c->released);
+    status = bed_status(c);
+    bed_free_cmd(c);
+    return status;
+}
+
+/* While the state is written, keep alive, admin commands and I/O of all hosts go on; nothing is answered
+ * before it is stored. */
+static void slow_disk_holds_up_nobody_else(void **state)
+{
+    struct fl_nvme_sqe ka = bed_sqe(FL_NVME_ADM_KEEP_ALIVE, 0);
+    struct fl_backend_ops ops;
+    struct bed_cmd *first, *second;
+    struct fl_nvme_id_ns id;
+    struct setup s;
+    struct report r;
+
+    with_slow_disk(&s, &ops);
+    first = send_register(&s, A, 0xa, true);
+    bed_turn(s.bed);
+    sem_wait(&disk.asked);
+    second = send_register(&s, B, 0xb, false);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(bed_run(s.h[i].admin, &ka, NULL, 0, NULL, 0, NULL), 0);
+        assert_int_equal(bed_identify(s.h[i].admin, FL_NVME_CNS_NS, 1, &id), 0);
+        assert_int_equal(io(&s, i, true), 0);
+    }
+    assert_false(first->answered);
+    assert_false(second->answered);
+    sem_post(&disk.go);
+    assert_int_equal(wait_for(&s, first), 0);
+    assert_int_equal(disk.len, 16 + 24);
+    sem_wait(&disk.asked);
+    assert_false(second->answered);
+    sem_post(&disk.go);
+    assert_int_equal(wait_for(&s, second), 0);
+    assert_int_equal(disk.len, 16 + 2 * 24);
+    report(&s, &r);
+    assert_int_equal(le16_get(r.head.regctl), 2);
+    assert_int_equal(r.head.ptpls, 1);
+    stop(&s);
+}
+
+static void state_that_cannot_be_stored(void **state)
+{
+    struct fl_backend_ops ops;
+    struct setup s;
+    struct report r;
+    uint64_t v;
+
+    with_slow_disk(&s, &ops);
+    disk.result = -ENOSPC;
+    for (int i = 0; i < 8; i++)
+        sem_post(&disk.go);
+    assert_int_equal(wait_for(&s, send_register(&s, A, 0xa, true)), FL_NVME_SC_INTERNAL);
+    report(&s, &r);
+    assert_int_equal(le16_get(r.head.regctl), 0);
+    assert_int_equal(r.head.ptpls, 0);
+    assert_int_equal(bed_feature(s.h[A].admin, true, FL_NVME_FEAT_RESV_PERSIST, 1, 1, &v),
+                     FL_NVME_SC_INTERNAL);
+    disk.result = 0;
+    assert_int_equal(bed_feature(s.h[A].admin, true, FL_NVME_FEAT_RESV_PERSIST, FL_NVME_NSID_ALL, 1, &v), 0);
+    assert_int_equal(bed_feature(s.h[A].admin, false, FL_NVME_FEAT_RESV_PERSIST, 1, 0, &v), 0);
+    assert_int_equal(v, 1);
+    assert_int_equal(bed_feature(s.h[A].admin, true, FL_NVME_FEAT_RESV_PERSIST, 7, 1, &v),
+                     FL_NVME_SC_INVALID_NS);
+    /* Two namespaces, of which the second keeps nothing. */
+    assert_int_equal(bed_add_ns(s.bed, "ram:1M"), 2);
+    assert_int_equal(bed_feature(s.h[A].admin, true, FL_NVME_FEAT_RESV_PERSIST, FL_NVME_NSID_ALL, 1, &v),
+                     FL_NVME_SC_FEATURE_NOT_CHANGEABLE);
+    assert_int_equal(bed_feature(s.h[A].admin, true, FL_NVME_FEAT_RESV_PERSIST, FL_NVME_NSID_ALL, 0, &v), 0);
+    assert_int_equal(bed_feature(s.h[A].admin, false, FL_NVME_FEAT_RESV_PERSIST, 1, 0, &v), 0);
+    assert_int_equal(v, 0);
+    stop(&s);
+}
+
+/* The namespace is removed, and its host gone, while the state is written. */
+static void removed_while_it_is_stored(void **state)
+{
+    struct fl_backend_ops ops;
+    struct bed_cmd *first;
+    struct setup s;
+
+    with_slow_disk(&s, &ops);
+    first = send_register(&s, A, 0xa, true);
+    bed_turn(s.bed);
+    sem_wait(&disk.asked);
+    bed_cut(s.h[A].io);
+    fl_namespace_remove(s.bed->ss, 1, 0, NULL);
+    bed_turn(s.bed);
+    assert_int_equal(s.bed->target->nr_closing_ns, 1);
+    sem_post(&disk.go);
+    for (int i = 0; i < 20000 && s.bed->target->nr_closing_ns; i++)
+        bed_sleep(s.bed, 1);
+    assert_int_equal(s.bed->target->nr_closing_ns, 0);
+    bed_free_cmd(first);
+    stop(&s);
+}
+
 int main(void)
 {
     fl_log_set_level(FL_LOG_ERR);
-    return FL_UNIT_RUN(cmocka_unit_test(register_and_report), cmocka_unit_test(who_may),
-                       cmocka_unit_test(preempt), cmocka_unit_test(preempt_and_abort),
-                       cmocka_unit_test(notices), cmocka_unit_test(persists));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(register_and_report), cmocka_unit_test(who_may), cmocka_unit_test(preempt),
+        cmocka_unit_test(preempt_and_abort), cmocka_unit_test(notices), cmocka_unit_test(persists),
+        cmocka_unit_test(slow_disk_holds_up_nobody_else), cmocka_unit_test(state_that_cannot_be_stored),
+        cmocka_unit_test(removed_while_it_is_stored));
 }
