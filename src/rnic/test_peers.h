@@ -159,19 +159,21 @@ static inline void tp_connect(struct tp *tp)
     tp_wait(&tp->other->connected);
 }
 
-/* Both; the child runs and ends. */
-static inline struct tp *tp_open(void (*child)(struct tp *tp))
+/* Both; the child runs and ends. After tp_environment(). before: in the child first, or NULL. */
+static inline struct tp *tp_open_here(void (*before)(void), void (*child)(struct tp *tp))
 {
     struct tp *tp = calloc(1, sizeof(*tp));
     TP_CHECK(tp);
     tp->show = mmap(NULL, sizeof(*tp->show), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tp_environment();
     tp->child = fork();
     TP_CHECK(tp->child >= 0);
     tp->me = &tp->show->sides[tp->child ? 0 : 1];
     tp->other = &tp->show->sides[tp->child ? 1 : 0];
-    if (!tp->child)
+    if (!tp->child) {
+        if (before)
+            before();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
     tp_set_up(tp);
     tp_connect(tp);
     if (!tp->child) {
@@ -179,6 +181,12 @@ static inline struct tp *tp_open(void (*child)(struct tp *tp))
         _exit(0);
     }
     return tp;
+}
+
+static inline struct tp *tp_open(void (*child)(struct tp *tp))
+{
+    tp_environment();
+    return tp_open_here(NULL, child);
 }
 
 static inline void tp_close(struct tp *tp)
