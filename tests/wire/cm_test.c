@@ -163,6 +163,7 @@ static void connect_like(struct stage *s, const struct fl_cm_mad *mad)
                   .initiator_depth = req->initiator_depth,
                   .retry_count = fl_cm_req_retry_count(req),
                   .rnr_retry_count = fl_cm_req_rnr_retry_count(req),
+                  .flow_control = fl_cm_req_flow_control(req),
                   .srq = fl_cm_req_srq(req)},
         .private_data = req->private_data + skip,
         .private_len = sizeof(req->private_data) - skip,
@@ -192,6 +193,7 @@ static void accept_like(struct stage *s, const struct fl_cm_mad *mad)
         .responder_resources = rep->responder_resources,
         .initiator_depth = rep->initiator_depth,
         .rnr_retry_count = fl_cm_rep_rnr_retry_count(rep),
+        .flow_control = fl_cm_rep_flow_control(rep),
         .srq = fl_cm_rep_srq(rep),
         .features = FL_CM_SELECTIVE | FL_CM_SPRAY | FL_CM_SHM, /* which the peer has never heard of */
     };
