@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/util.h"
+#include "mem/pool.h"
 #include "verbs/verbs.h"
 
 #define MAX_DEPTH 256u
@@ -36,7 +37,7 @@ struct options {
     uint32_t depth;
     double seconds;
     struct apart apart;
-    bool idle, hardware, shared;
+    bool idle, hardware, pool;
     const char *device;
 };
 
@@ -113,15 +114,18 @@ static void open_device(struct end *e)
 
 static void *make_memory(const struct options *o, size_t len)
 {
-    int fd = o->shared ? memfd_create("bench", MFD_CLOEXEC) : -1;
+    struct fl_pool *pool;
     void *p;
 
-    if (o->shared && (fd < 0 || ftruncate(fd, (off_t)len) < 0))
-        die("memfd");
-    p = mmap(NULL, len, PROT_READ | PROT_WRITE, o->shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
-
-    if (p == MAP_FAILED)
-        die("mmap");
+    if (o->pool) {
+        if (len > FL_POOL_MAX_LEN || fl_pool_create(len, &pool) < 0)
+            die("fl_pool_create (--bs times --depth at most 1 MiB)");
+        p = fl_pool_get(pool, (uint32_t)len);
+    } else {
+        p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    if (!p || p == MAP_FAILED)
+        die("memory");
     memset(p, 0, len);
     return p;
 }
@@ -376,7 +380,7 @@ static void usage(FILE *out)
 {
     fputs("usage: verbs [--op read|write|send|pingpong] [--bs BYTES] [--depth N] [--seconds S] [--cpus "
           "CLIENT,SERVER]\n"
-          "             [--addresses CLIENT,SERVER] [--netns CLIENT,SERVER] [--device NAME] [--shared] "
+          "             [--addresses CLIENT,SERVER] [--netns CLIENT,SERVER] [--device NAME] [--pool] "
           "[--idle] [--hardware]\n"
           "RDMA between two processes of this machine; prints one JSON object.\n",
           out);
@@ -415,7 +419,7 @@ int main(int argc, char **argv)
         {"addresses", required_argument, NULL, 'a'},
         {"netns", required_argument, NULL, 'n'},
         {"device", required_argument, NULL, 'D'},
-        {"shared", no_argument, NULL, 'S'},
+        {"pool", no_argument, NULL, 'S'},
         {"idle", no_argument, NULL, 'i'},
         {"hardware", no_argument, NULL, 'H'},
         {"help", no_argument, NULL, 'h'},
@@ -460,7 +464,7 @@ int main(int argc, char **argv)
             o.device = optarg;
             break;
         case 'S':
-            o.shared = true;
+            o.pool = true;
             break;
         case 'i':
             o.idle = true;
