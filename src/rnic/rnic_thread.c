@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,8 +22,9 @@
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
 #define LOOK_MAX   (2 * FL_NS_PER_MS)
-#define SPIN_NS    (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
-                                        */
+#define SPIN_NS                                                                                \
+    (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
+                         */
 
 static int open_netlink(void)
 {
@@ -113,15 +115,28 @@ static void read_netlink(struct fl_rnic *rnic)
         fl_devices_scan();
 }
 
-/* Does a thread of the program drive, or did it try while we did? */
-static bool program_polls(struct fl_rnic *rnic)
+/* Does a thread of the program drive, or did it try while we did? Without the lock. */
+static bool program_polls(struct fl_rnic *rnic, uint64_t now)
 {
     if (__atomic_load_n(&rnic->refused, __ATOMIC_RELAXED)) {
         __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
-        __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
+        __atomic_store_n(&rnic->polled_at, now, __ATOMIC_RELAXED);
     }
     uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_RELAXED);
-    return polled && rnic->now - polled < POLLING_NS && !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST);
+    return polled && (int64_t)(now - polled) < (int64_t)POLLING_NS &&
+           !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST);
+}
+
+/* A program drives, as it did: nothing to do but to look again later. The lock is left alone: who holds it
+ * may be waiting for this very CPU. */
+static bool leave_alone(struct fl_rnic *rnic, uint64_t *look)
+{
+    uint64_t now = fl_now_ns();
+    if (__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST) || !program_polls(rnic, now))
+        return false;
+    __atomic_store_n(&rnic->sleeps_till, now + *look, __ATOMIC_RELAXED);
+    *look = FL_MIN(*look * 2, LOOK_MAX);
+    return true;
 }
 
 /* How long to sleep, and for what. look: how long to leave it to a program that polls. */
@@ -166,14 +181,20 @@ static void *run(void *arg)
     uint64_t look = LOOK_MIN, busy_till = 0;
     pthread_setname_np(pthread_self(), "farlane-rnic");
     while (!__atomic_load_n(&rnic->stop, __ATOMIC_ACQUIRE)) {
+        if (leave_alone(rnic, &look)) {
+            sleep_till(rnic, __atomic_load_n(&rnic->sleeps_till, __ATOMIC_RELAXED));
+            continue;
+        }
         fl_rnic_lock(rnic);
         rnic->stats.nr_thread_turns++;
         if (fl_rnic_progress_locked(rnic, 0))
             busy_till = rnic->now + SPIN_NS;
-        bool polled = program_polls(rnic), again = !polled && rnic->now < busy_till;
+        bool polled = program_polls(rnic, rnic->now), again = !polled && rnic->now < busy_till;
         uint64_t till = again ? 0 : plan_sleep(rnic, polled, &look);
         fl_rnic_unlock(rnic);
-        if (!again)
+        if (again)
+            sched_yield(); /* the program may want to poll, and have no other CPU than this one */
+        else
             sleep_till(rnic, till);
     }
     return NULL;
