@@ -16,7 +16,7 @@
 #define EVENTS  16
 /* Polls until epoll is asked about all descriptors: so many that found something, or fewer that did not */
 #define LOOK_AT      64
-#define LOOK_NOTHING 16
+#define LOOK_NOTHING 2
 
 static int make_names(struct fl_port *port, const char *hub_path, struct fl_error *err)
 {

@@ -22,6 +22,7 @@ struct fl_udp_rx {
     struct sockaddr_in6 names[FL_UDP_RX_BATCH];
     union control controls[FL_UDP_RX_BATCH];
     int nr, at;                    /* of msgs, from the last call */
+    bool drained;                  /* that call found the socket empty at its end: no other one now */
     uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
     struct fl_udp_datagram common; /* of msgs[at] */
     uint8_t *bytes;
@@ -125,8 +126,13 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
         struct mmsghdr *m;
         uint32_t len;
         if (rx->at == rx->nr) {
+            if (rx->drained) {
+                rx->drained = false;
+                return false;
+            }
             if (!receive(rx, fd, error))
                 return false;
+            rx->drained = rx->nr < FL_UDP_RX_BATCH;
             stats->nr_rx_calls++;
         }
         m = &rx->msgs[rx->at];
