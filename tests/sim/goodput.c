@@ -3,7 +3,8 @@
  * What 1 % random loss costs on a link of 100 Gbit/s and 5 us one way, in virtual time: go-back-N, selective
  * retransmission, and that with spraying over paths of different delay. goodput [LOSS of 10,000]
  *
- * Fails when selective retransmission keeps less than 85 % of the loss-free goodput.
+ * Fails when selective retransmission keeps less than 85 % of the loss-free goodput, or when loss by overflow
+ * brings everything to a halt.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ static void done(struct link_end *e, const struct ibv_wc *wc, bool of_send)
 }
 
 /* Bytes a second */
-static double measure(bool selective, uint8_t nr_paths, unsigned loss)
+static double measure(bool selective, uint8_t nr_paths, unsigned loss, uint64_t narrow)
 {
     struct fl_roce_cap cap = {.type = IBV_QPT_RC,
                               .max_send_wr = DEPTH + 1,
@@ -58,7 +59,9 @@ static double measure(bool selective, uint8_t nr_paths, unsigned loss)
                                 .nr_paths = nr_paths};
     struct link *l = link_new(&cap, &attr, (size_t)DEPTH * MSG_LEN);
     l->loss = loss;
-    l->fate = link_lossy;
+    l->narrow_rate = narrow;
+    l->narrow_queue = 64 * 4096;
+    l->fate = narrow ? link_narrow : link_lossy;
     l->done = done;
     for (int i = 0; i < nr_paths; i++)
         l->path_delay[i] = (uint64_t)i * 1500;
@@ -89,18 +92,33 @@ static int compare(const char *name, enum ibv_wr_opcode op, unsigned loss)
 {
     opcode = op;
     printf("%s\n  no loss, go-back-N\n", name);
-    double free_of = measure(false, 1, 0);
+    double free_of = measure(false, 1, 0, 0);
     printf("  %.2f %% loss, go-back-N\n", loss / 100.0);
-    double back = measure(false, 1, loss);
+    double back = measure(false, 1, loss, 0);
     printf("  no loss, selective\n");
-    double clean = measure(true, 1, 0);
+    double clean = measure(true, 1, 0, 0);
     printf("  %.2f %% loss, selective\n", loss / 100.0);
-    double one = measure(true, 1, loss);
+    double one = measure(true, 1, loss, 0);
     printf("  %.2f %% loss, selective, 8 paths\n", loss / 100.0);
-    double eight = measure(true, 8, loss);
+    double eight = measure(true, 8, loss, 0);
     printf("  of the loss-free goodput: go-back-N %.0f %%, selective %.0f %%, on 8 paths %.0f %%\n",
            100 * back / free_of, 100 * one / clean, 100 * eight / clean);
     return clean < 0.98 * free_of || one < AT_LEAST * clean || eight < AT_LEAST * clean;
+}
+
+/* Into a link of a fifth of the rate, with a queue of 64 packets: what is lost there says that less should be
+ * sent. */
+static int overflow(const char *name, enum ibv_wr_opcode op)
+{
+    const uint64_t narrow = 2500000000ull;
+    opcode = op;
+    printf("%s, into 20 Gbit/s with a queue of 64 packets\n  go-back-N\n", name);
+    double back = measure(false, 1, 0, narrow);
+    printf("  selective\n");
+    double one = measure(true, 1, 0, narrow);
+    printf("  of the narrow link: go-back-N %.0f %%, selective %.0f %%\n", 100 * back / (double)narrow,
+           100 * one / (double)narrow);
+    return one < 0.6 * (double)narrow;
 }
 
 int main(int argc, char **argv)
@@ -109,5 +127,7 @@ int main(int argc, char **argv)
     int bad = compare("RDMA WRITE of 1 MiB, 8 at a time", IBV_WR_RDMA_WRITE, loss);
     bad |= compare("RDMA READ of 1 MiB, 8 at a time", IBV_WR_RDMA_READ, loss);
     bad |= compare("SEND of 1 MiB, 8 at a time", IBV_WR_SEND, loss);
+    bad |= overflow("RDMA WRITE", IBV_WR_RDMA_WRITE);
+    bad |= overflow("RDMA READ", IBV_WR_RDMA_READ);
     return bad;
 }

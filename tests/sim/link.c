@@ -238,3 +238,17 @@ void link_lossy(struct link *l, struct link_end *from, const struct fl_ib_packet
 {
     fate->drop = link_draw(l) % 10000 < l->loss;
 }
+
+void link_narrow(struct link *l, struct link_end *from, const struct fl_ib_packet *packet,
+                 struct link_fate *fate)
+{
+    uint64_t *free_at = &l->narrow_free_at[from == &l->b];
+    if (*free_at < from->free_at)
+        *free_at = from->free_at;
+    if (*free_at - from->free_at > l->narrow_queue * 1000000000ull / l->narrow_rate) {
+        fate->drop = true;
+        return;
+    }
+    *free_at += (packet->payload_len + 100) * 1000000000ull / l->narrow_rate;
+    fate->delay = *free_at - from->free_at;
+}

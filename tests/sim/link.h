@@ -51,7 +51,9 @@ struct link {
     /* NULL: all arrive */
     void (*fate)(struct link *l, struct link_end *from, const struct fl_ib_packet *packet,
                  struct link_fate *fate);
-    unsigned loss; /* of 10,000: for the fate */
+    unsigned loss;                      /* of 10,000: for the fate */
+    uint64_t narrow_rate, narrow_queue; /* for link_narrow: bytes a second, bytes */
+    uint64_t narrow_free_at[2];
     uint64_t nr_packets, nr_lost;
     void (*done)(struct link_end *e, const struct ibv_wc *wc, bool of_send); /* NULL: nothing more */
 };
@@ -68,5 +70,9 @@ void link_post_recv(struct link_end *e, uint64_t id, uint64_t at, uint32_t len);
 /* A fate: loss of 10,000 packets are lost, either way. */
 void link_lossy(struct link *l, struct link_end *from, const struct fl_ib_packet *packet,
                 struct link_fate *fate);
+
+/* A fate: somewhere on the way a link is narrower, and what does not fit its queue is lost. */
+void link_narrow(struct link *l, struct link_end *from, const struct fl_ib_packet *packet,
+                 struct link_fate *fate);
 
 #endif

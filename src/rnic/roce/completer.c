@@ -79,6 +79,7 @@ void fl_roce_retire(struct fl_roce_qp *qp)
 void fl_roce_progress(struct fl_roce_qp *qp, uint32_t psn_una, uint64_t now)
 {
     struct fl_roce_requester *req = &qp->req;
+    fl_roce_window_moved(qp, (uint32_t)fl_psn_diff(psn_una, req->psn_una));
     req->psn_una = psn_una;
     req->retry_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;
@@ -120,6 +121,7 @@ static void go_back(struct fl_roce_qp *qp, uint64_t now)
     req->retry_left--;
     req->retrying = true;
     qp->stats.nr_gone_back++;
+    fl_roce_window_gone_back(qp);
     if (qp->timeout_ns && !FAULT(4))
         req->timeout_at = now + qp->timeout_ns;
     if (fl_roce_selective_on(qp))
@@ -351,6 +353,7 @@ void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now)
     if (req->psn_una == req->psn_max)
         return;
     qp->stats.nr_timeouts++;
+    fl_roce_window_gone_back(qp);
     if (!req->retry_left) {
         fl_roce_fail_head(qp, IBV_WC_RETRY_EXC_ERR);
         return;

@@ -13,6 +13,8 @@ extern int fl_roce_fault;
 #define FAULT(n) 0
 #endif
 
+#define WINDOW_MAX (1u << 20)
+
 /* sge.c */
 /* Pieces of len bytes from offset on; how many, or negative errno. */
 int fl_roce_gather(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t nr, uint64_t offset,
@@ -61,6 +63,12 @@ static inline bool fl_roce_is_rd(const struct fl_roce_swqe *wqe) /* has a respon
  * memory does not open, and the request has failed. */
 bool fl_roce_put_request(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t psn, uint32_t nr,
                          struct fl_roce_tx *tx);
+
+/* window.c */
+void fl_roce_window_reset(struct fl_roce_qp *qp);
+void fl_roce_window_moved(struct fl_roce_qp *qp, uint32_t nr); /* done with */
+void fl_roce_window_missed(struct fl_roce_qp *qp);             /* one was lost */
+void fl_roce_window_gone_back(struct fl_roce_qp *qp);          /* all that was on its way is sent again */
 
 /* selective.c: the requester's part of it, when both peers agreed */
 static inline bool fl_roce_selective_on(const struct fl_roce_qp *qp)

@@ -7,7 +7,6 @@
 #include "rnic/roce/parts.h"
 
 #define WINDOW_DEFAULT 512
-#define WINDOW_MAX     (1u << 20)
 
 #ifdef FL_ROCE_FAULTS
 int fl_roce_fault;

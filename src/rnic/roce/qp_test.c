@@ -418,11 +418,11 @@ static void unreliable_connection(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(packets_equal_those_of_linux),
-                       cmocka_unit_test(every_mtu_and_the_psn_wrap), cmocka_unit_test(v2_zero_length_operations),
-                       cmocka_unit_test(inline_list), cmocka_unit_test(posting_in_every_state),
-                       cmocka_unit_test(posts_refused), cmocka_unit_test(acknowledgements_coalesce),
-                       cmocka_unit_test(send_queue_drains), cmocka_unit_test(unsignaled_and_solicited),
-                       cmocka_unit_test(invalidation), cmocka_unit_test(atomics),
-                       cmocka_unit_test(shared_receive_queue), cmocka_unit_test(datagrams),
-                       cmocka_unit_test(unreliable_connection));
+                       cmocka_unit_test(every_mtu_and_the_psn_wrap),
+                       cmocka_unit_test(v2_zero_length_operations), cmocka_unit_test(inline_list),
+                       cmocka_unit_test(posting_in_every_state), cmocka_unit_test(posts_refused),
+                       cmocka_unit_test(acknowledgements_coalesce), cmocka_unit_test(send_queue_drains),
+                       cmocka_unit_test(unsignaled_and_solicited), cmocka_unit_test(invalidation),
+                       cmocka_unit_test(atomics), cmocka_unit_test(shared_receive_queue),
+                       cmocka_unit_test(datagrams), cmocka_unit_test(unreliable_connection));
 }

@@ -16,6 +16,7 @@ void fl_roce_requester_reset(struct fl_roce_qp *qp)
     req->rnr_left = qp->attr.rnr_retry;
     req->retrying = false;
     req->timeout_at = req->rnr_at = FL_ROCE_NEVER;
+    fl_roce_window_reset(qp);
     fl_roce_selective_reset(qp);
 }
 
@@ -271,7 +272,7 @@ bool fl_roce_put_request(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32
 static bool ask(struct fl_roce_qp *qp, bool anyway, uint32_t in_flight, struct fl_roce_tx *tx)
 {
     struct fl_roce_requester *req = &qp->req;
-    if (!anyway && ++req->nr_unasked < qp->attr.window / 4 && in_flight < qp->attr.window)
+    if (!anyway && ++req->nr_unasked < qp->req.window / 4 && in_flight < qp->req.window)
         return false;
     fl_roce_tx_bth(tx)->ack |= FL_BTH_ACKREQ;
     req->nr_unasked = 0;
@@ -332,7 +333,7 @@ static bool window_open(const struct fl_roce_qp *qp)
 {
     if (fl_roce_selective_on(qp))
         return fl_roce_selective_open(qp);
-    return (uint32_t)fl_psn_diff(qp->req.psn_next, qp->req.psn_una) < qp->attr.window;
+    return (uint32_t)fl_psn_diff(qp->req.psn_next, qp->req.psn_una) < qp->req.window;
 }
 
 bool fl_roce_has_data(const struct fl_roce_qp *qp)

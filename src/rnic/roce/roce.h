@@ -51,8 +51,8 @@ struct fl_roce_ops {
     int (*bind)(struct fl_roce_qp *qp,
                 const struct ibv_send_wr *wr); /* memory window; NULL: there are none */
     /*
-     * The READ, WRITE without immediate or atomic whose turn it is, all before it being complete, done at once in
-     * the peer's memory. False: not so, it goes by packets. Asked only while qp->direct; NULL: never.
+     * The READ, WRITE without immediate or atomic whose turn it is, all before it being complete, done at
+     * once in the peer's memory. False: not so, it goes by packets. Asked only while qp->direct; NULL: never.
      */
     bool (*direct)(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe);
     /* One request is done. solicited: wakes who waits for solicited completions only. Must not call back. */
@@ -134,7 +134,7 @@ struct fl_roce_attr {
     uint8_t min_rnr_timer;      /* what our RNR NAKs say: fl_ib_rnr_us() */
     uint8_t max_rd_atomic;      /* that we have on their way */
     uint8_t max_dest_rd_atomic; /* that the peer may have, at most that of the cap */
-    uint32_t window;            /* packets not yet acknowledged, 0: default */
+    uint32_t window;            /* packets not yet acknowledged at most, 0: default */
     uint64_t line_rate;         /* of the port, bytes a second; 0: FL_ROCE_LINE_RATE */
     /* Set on the way to RTR, RC, the same at both ends. Only between two farlane peers that agreed on it:
      * others know nothing of it. */
@@ -204,7 +204,9 @@ struct fl_roce_requester {
     uint32_t psn_una;  /* oldest not acknowledged: in the WQE at head */
     uint32_t psn_next; /* to be sent: in the WQE at cur */
     uint32_t psn_max;  /* never sent yet */
-    uint32_t nr_rd;    /* READs and atomics on their way */
+    uint32_t window;   /* packets on their way: attr.window, or less while much is lost */
+    uint32_t nr_moved, nr_missed, nr_since_back;
+    uint32_t nr_rd; /* READs and atomics on their way */
     uint32_t nr_unasked;
     uint8_t retry_left, rnr_left;
     bool retrying; /* gone back, and nothing new acknowledged since */

@@ -38,7 +38,7 @@ void fl_roce_selective_reset(struct fl_roce_qp *qp)
 
 bool fl_roce_selective_open(const struct fl_roce_qp *qp)
 {
-    return qp->sel->nr_out < qp->attr.window && fl_psn_diff(qp->req.psn_next, qp->req.psn_una) < FL_ROCE_SPAN;
+    return qp->sel->nr_out < qp->req.window && fl_psn_diff(qp->req.psn_next, qp->req.psn_una) < FL_ROCE_SPAN;
 }
 
 /* Of psn_una on, as far as there are bits for it */
@@ -132,6 +132,7 @@ static void mark_lost(struct fl_roce_qp *qp, uint32_t psn)
     sel->nr_lost++;
     sel->nr_out--;
     qp->stats.nr_lost++;
+    fl_roce_window_missed(qp);
 }
 
 static void unmark_lost(struct fl_roce_selective *sel, uint32_t psn)
@@ -340,6 +341,7 @@ static void advance(struct fl_roce_qp *qp, uint64_t now)
     if (req->psn_una == was)
         return;
     uint64_t rnr_at = req->rnr_at;
+    fl_roce_window_moved(qp, (uint32_t)fl_psn_diff(req->psn_una, was));
     fl_roce_progress(qp, req->psn_una, now);
     if (rnr_at != FL_ROCE_NEVER && fl_psn_diff(sel->psn_heard, sel->rnr_psn) <= 0) {
         req->rnr_at = rnr_at; /* what moved were answers to earlier requests */
