@@ -157,6 +157,29 @@ void fl_key_free(struct fl_key_table *table, uint32_t slot)
     table->nr_used--;
 }
 
+static void close_entry(struct fl_key_table *table, uint32_t slot)
+{
+    struct fl_key_entry closed = *fl_key_at(table, slot);
+    closed.kind = FL_KEY_NONE;
+    fl_key_set(table, slot, &closed);
+}
+
+void fl_key_close_range(struct fl_key_table *table, uint64_t from, uint64_t to)
+{
+    for (uint32_t i = 0; i < table->nr_fresh; i++) {
+        const struct fl_key_entry *e = fl_key_at(table, i);
+        if (e->kind == FL_KEY_MR && e->ptr < to && e->ptr + e->len > from)
+            close_entry(table, i);
+    }
+    for (uint32_t i = 0; i < table->nr_fresh; i++) {
+        const struct fl_key_entry *e = fl_key_at(table, i);
+        if (e->kind == FL_KEY_WINDOW && fl_key_at(table, e->parent)->kind != FL_KEY_MR) {
+            fl_key_at(table, e->parent)->nr_windows--;
+            close_entry(table, i);
+        }
+    }
+}
+
 static bool opens(const struct fl_key_entry *e, const struct fl_key_ask *ask)
 {
     uint32_t kind = __atomic_load_n(&e->kind, __ATOMIC_ACQUIRE);

@@ -77,6 +77,9 @@ int fl_key_alloc(struct fl_key_table *table, uint32_t *slot, uint32_t *key);
 /* What the key opens from now on. kind NONE: nothing. seq and nr_windows of `to` are not looked at. */
 void fl_key_set(struct fl_key_table *table, uint32_t slot, const struct fl_key_entry *to);
 void fl_key_free(struct fl_key_table *table, uint32_t slot);
+/* Closes memory regions that lie in [from, to) of our memory, even in part, and their windows. Their slots
+ * stay taken. */
+void fl_key_close_range(struct fl_key_table *table, uint64_t from, uint64_t to);
 /* Another key for the same slot: for memory windows of type 1. */
 uint32_t fl_key_renew(struct fl_key_table *table, uint32_t slot);
 

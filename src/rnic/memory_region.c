@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "mem/shared.h"
+#include "rnic/guard.h"
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
 #include "rnic/verbs.h"
@@ -114,6 +115,12 @@ static struct fl_key_entry entry_of(const struct fl_mr *mr, uint64_t iova)
     };
 }
 
+static void unguard(struct fl_rnic *rnic, const struct fl_mr *mr)
+{
+    if (mr->guarded)
+        fl_guard_del(rnic->guard, mr->mr.addr, mr->mr.length);
+}
+
 struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
 {
     struct fl_rnic *rnic = fl_context_of(pd->context)->rnic;
@@ -132,6 +139,7 @@ struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64
     }
     mr->access = (int)access;
     mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = len};
+    mr->guarded = fl_guard_add(rnic->guard, addr, len); /* before the key opens it */
     fl_rnic_lock(rnic);
     r = fl_key_alloc(&rnic->keys, &mr->slot, &key);
     if (!r) {
@@ -142,12 +150,26 @@ struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64
     }
     fl_rnic_unlock(rnic);
     if (r) {
+        unguard(rnic, mr);
         free(mr);
         errno = -r;
         return NULL;
     }
     fl_count(&fl_pd_of(pd)->nr_objects, 1);
     return &mr->mr;
+}
+
+/* Called by the guard's thread: regions there are closed, with their windows; the objects stay. */
+bool fl_mr_unmapped(void *arg, uintptr_t from, uintptr_t to)
+{
+    struct fl_rnic *rnic = arg;
+    if (pthread_mutex_trylock(&rnic->lock))
+        return false;
+    fl_key_close_range(&rnic->keys, from, to);
+    fl_rnic_unlock(rnic);
+    FL_DEBUG("memory from %#llx to %#llx was unmapped while it was registered: its keys are closed",
+             (unsigned long long)from, (unsigned long long)to);
+    return true;
 }
 
 struct ibv_mr *fl_mr_reg_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)
@@ -190,6 +212,8 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
         errno = r;
         return IBV_REREG_MR_ERR_INPUT;
     }
+    to.guarded = fl_guard_add(rnic->guard, to.mr.addr, to.mr.length);
+    struct fl_mr old = to;
     fl_rnic_lock(rnic);
     struct fl_key_entry *now = fl_key_at(&rnic->keys, mr->slot);
     bool busy = now->nr_windows;
@@ -199,10 +223,12 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
         fl_key_set(&rnic->keys, mr->slot, &entry);
         fl_shm_path_quiesce(rnic);
         fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);
+        old = *mr;
         *mr = to;
         fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, 1);
     }
     fl_rnic_unlock(rnic);
+    unguard(rnic, &old); /* the old range, or the new one that it does not get */
     if (busy) {
         errno = EBUSY;
         return IBV_REREG_MR_ERR_INPUT;
@@ -225,6 +251,7 @@ int fl_mr_dereg(struct ibv_mr *ibv_mr)
     fl_rnic_unlock(rnic);
     if (busy) /* 10.6.7.2.4: windows first */
         return EBUSY;
+    unguard(rnic, mr);
     fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);
     free(mr);
     return 0;

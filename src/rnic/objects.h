@@ -39,6 +39,7 @@ struct fl_mr {
     struct ibv_mr mr;
     uint32_t slot;
     int access;
+    bool guarded; /* fl_guard_add() */
 };
 
 struct fl_mw {
@@ -230,6 +231,9 @@ void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64
 
 /* A datagram that was posted and has not left names this address handle. */
 bool fl_qp_uses_ah(const struct fl_rnic *rnic, const struct ibv_ah *ah);
+
+/* memory_region.c: a fl_guard_gone */
+bool fl_mr_unmapped(void *rnic, uintptr_t from, uintptr_t to);
 
 /* memory_window.c, under rnic->lock: 0 or negative errno */
 int fl_mw_bind(struct fl_qp *qp, const struct ibv_send_wr *wr);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "rnic/guard.h"
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
 
@@ -48,6 +49,7 @@ static void after_fork_in_child(void)
         return;
     rnic->gone = true;
     fl_rnic_thread_forget(rnic);
+    fl_guard_forget(rnic->guard);
     fl_shm_path_forget(rnic);
     fl_port_forget(rnic->port);
 }
@@ -106,6 +108,10 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
         goto close_port;
     }
     fl_shm_path_start(rnic);
+    r = fl_guard_create(fl_mr_unmapped, rnic, &rnic->guard);
+    if (r)
+        FL_DEBUG("memory that is unmapped while it is registered is not noticed: userfaultfd: %s",
+                 strerror(-r));
     *made = rnic;
     return 0;
 
@@ -135,6 +141,7 @@ static void log_end(const struct fl_rnic *rnic)
 
 static void rnic_destroy(struct fl_rnic *rnic)
 {
+    fl_guard_destroy(rnic->guard);
     fl_rnic_thread_stop(rnic);
     log_end(rnic);
     fl_shm_path_stop(rnic);

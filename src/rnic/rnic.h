@@ -22,6 +22,7 @@
 #include "rnic/port.h"
 #include "rnic/roce/roce.h"
 
+struct fl_guard;
 struct fl_qp;
 struct fl_device;
 struct fl_shm_path;
@@ -69,6 +70,7 @@ struct fl_rnic {
     int refs;  /* open devices */
     struct fl_port *port;
     struct fl_key_table keys;
+    struct fl_guard *guard; /* of registered memory; NULL: there is none on this system */
     struct fl_qp_table qps;
     uint32_t nr_qps;
     struct fl_list ready;     /* queue pairs that may have something to send: fl_qp.ready_link */
