@@ -56,6 +56,8 @@ struct fl_backend_ops {
     int (*poll)(struct fl_chan *chan);              /* reap completions: how many */
     int (*fd)(struct fl_chan *chan);                /* readable when poll would reap something; -1: never needed */
     int (*resize)(struct fl_backend *backend, uint64_t len, struct fl_error *err); /* any thread */
+    /* Is what it stands on still where it was found? 0, or -ESTALE with a sentence. May block. NULL: it cannot go. */
+    int (*look)(struct fl_backend *backend, struct fl_error *err);
     /* Small state that lives as long as the data: reservations. -EOPNOTSUPP where nothing outlives the process. Blocking, atomic. */
     int (*state_load)(struct fl_backend *backend, void *buf, size_t cap); /* length or -ENOENT */
     int (*state_save)(struct fl_backend *backend, const void *buf, size_t len);

@@ -505,6 +505,7 @@ const struct fl_backend_ops fl_file_backend_ops = {
     .poll = fl_file_poll,
     .fd = fl_file_fd,
     .resize = resize,
+    .look = fl_file_look,
     .state_load = fl_file_state_load,
     .state_save = fl_file_state_save,
 };

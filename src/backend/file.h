@@ -118,6 +118,7 @@ int fl_file_state_open(struct fl_file *file, struct fl_error *err);
 void fl_file_state_close(struct fl_file *file);
 int fl_file_state_load(struct fl_backend *backend, void *buf, size_t cap);
 int fl_file_state_save(struct fl_backend *backend, const void *buf, size_t len);
+int fl_file_look(struct fl_backend *backend, struct fl_error *err); /* touches nothing that changes */
 int fl_file_sync_dir_of(const char *path); /* the directory that holds `path` */
 
 static inline struct fl_file *fl_file_of(struct fl_backend *backend)

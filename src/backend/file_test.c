@@ -373,11 +373,55 @@ static void block_devices(void **state)
     block_device(4096, ",bs=512", false);
 }
 
+static void shell(const char *fmt, ...) FL_PRINTF(1, 2);
+static void shell(const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+    int n = snprintf(line, sizeof(line), "cd %s && ", bed_dir);
+
+    va_start(args, fmt);
+    vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, args);
+    va_end(args);
+    assert_int_equal(system(line), 0);
+}
+
+/* What a served file's path names now, after it was deleted, replaced, moved, or none of it. */
+static void file_that_goes_is_seen(void **state)
+{
+    static const struct {
+        const char *command, *text;
+    } cases[] = {
+        {"truncate -s 2M gone && touch -d yesterday gone && ln gone other", NULL},
+        {"rm gone", "was deleted"},
+        {"mv gone elsewhere", "was renamed or moved"},
+        {"mv gone elsewhere && ln -s elsewhere gone", NULL}, /* the same file by another way */
+        {"cp gone new && mv new gone", "is another file now; the one that is served was deleted"},
+        {"mv gone old && cp old gone", "is another file now; the one that is served has another name"},
+    };
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(cases); i++) {
+        struct fl_backend *backend;
+        struct fl_error err = {0};
+
+        shell("rm -f gone other elsewhere new old");
+        make_file("gone", BED_LEN);
+        must_open(&backend, "gone");
+        assert_int_equal(backend->ops->look(backend, &err), 0);
+        shell("%s", cases[i].command);
+        assert_int_equal(backend->ops->look(backend, &err), cases[i].text ? -ESTALE : 0);
+        if (cases[i].text && !strstr(err.text, cases[i].text))
+            fail_msg("%s: %s", cases[i].command, err.text);
+        fl_backend_close(backend);
+    }
+    shell("rm -f gone other elsewhere new old");
+}
+
 int main(void)
 {
     return BED_RUN(cmocka_unit_test(refusals_say_what_to_do), cmocka_unit_test(sizes),
                    cmocka_unit_test(over_the_limit_of_the_process), cmocka_unit_test(full_medium),
                    cmocka_unit_test(one_server_a_file), cmocka_unit_test(identity_is_stable),
                    cmocka_unit_test(state_is_kept), cmocka_unit_test(state_survives_kills),
-                   cmocka_unit_test(block_devices));
+                   cmocka_unit_test(block_devices), cmocka_unit_test(file_that_goes_is_seen));
 }

@@ -105,7 +105,8 @@ struct fl_target {
     bool stopping;
     void (*stopped)(void *arg);
     void *stopped_arg;
-    struct fl_timer stop_timer;
+    struct fl_timer stop_timer, look_timer;
+    bool looking; /* beside the loop, just now */
     struct fl_log_rate refused_rate;
 };
 
@@ -191,6 +192,7 @@ struct fl_tns {
     bool resv_busy, resv_persists;
     struct fl_resv *resv_before; /* the state before the command in work, until that is stored */
     uint32_t nr_holds;           /* work beside the loop that uses be */
+    bool told_gone;              /* that what it stands on has gone */
     bool unused;                 /* no worker has it any more: freed with the last hold */
     struct fl_list excl_queue;
     struct fl_excl *excl; /* who has the namespace for itself */
@@ -529,5 +531,8 @@ void fl_tport_info(const struct fl_tport *port, struct fl_listener_info *info);
 void fl_tport_put(struct fl_tport *port);
 void fl_tport_close_all(struct fl_target *target);
 void fl_target_check_stopped(struct fl_target *target);
+
+/* ---- look_after.c ---- */
+void fl_look_after(struct fl_target *target); /* from now on, as long as there is something to look at */
 
 #endif

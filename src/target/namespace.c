@@ -328,6 +328,8 @@ int fl_namespace_add(struct fl_subsystem *ss, const struct fl_namespace_options 
     fl_resv_load(ns);
     ss->ns[nsid] = ns;
     ss->nr_ns++;
+    if (be->ops->look)
+        fl_look_after(ss->target);
     round->arg[0] = ns;
     fl_round_start(round);
     if (nsid_out)

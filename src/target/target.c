@@ -218,6 +218,7 @@ void fl_target_shutdown(struct fl_target *target, void (*done)(void *arg), void 
     struct fl_round *round;
 
     target->stopping = true;
+    fl_timer_cancel(&target->look_timer);
     target->stopped = done;
     target->stopped_arg = arg;
     fl_tport_close_all(target);
@@ -248,6 +249,7 @@ void fl_target_destroy(struct fl_target *target)
         return;
     fl_tport_close_all(target);
     fl_timer_cancel(&target->stop_timer);
+    fl_timer_cancel(&target->look_timer);
     fl_list_for_each_safe (ss, next, &target->subsystems, link)
         fl_subsystem_free(ss);
     free_target(target);

@@ -71,6 +71,27 @@ def test_copy_to_a_served_file():
     run("copy", "a", "served", "--force")
 
 
+def test_served_file_that_is_deleted_or_replaced():
+    """It is served on, and the operator is told once what that means."""
+    for name in ("deleted", "replaced", "moved", "kept"):
+        make_file(name, 1 << 20)
+    with Serve("--ns", "file:deleted", "--ns", "file:replaced", "--ns", "file:moved", "--ns", "file:kept", "--ns", "ram:1M", "--nqn", NQN) as s:
+        make_file("new", 1 << 20, seed=2)
+        os.unlink("deleted")
+        os.rename("new", "replaced")
+        os.rename("moved", "elsewhere")
+        said = [f'namespace 1 of {NQN}: "deleted" was deleted', f'namespace 2 of {NQN}: "replaced" is another file now',
+                f'namespace 3 of {NQN}: "moved" was renamed or moved']
+        wait_until("the three messages", lambda: all(words in s.errors() for words in said))
+        for url in s.urls:
+            assert len(run("read", url, text=False).stdout) == 1 << 20
+        time.sleep(6) # they are looked at again
+        log = s.errors()
+        assert all(log.count(words) == 1 for words in said) and "kept" not in log, log
+        s.ctl("ns", "add", "file:replaced")
+        s.ctl("ns", "rm", 1)
+
+
 def test_copy_from_and_to_what_has_no_size():
     os.mkfifo("fifo")
     start = time.monotonic()
