@@ -143,7 +143,8 @@ struct fl_qp {
     struct fl_timer timer;        /* in rnic->timers */
     bool doomed;                  /* its completion queue overran: to ERR after this turn */
     bool was_error;               /* the end of its receives was told */
-    bool established;             /* the first packet in RTR was told */
+    bool established;             /* the first packet was told */
+    void *cm_id;                  /* whose connection it is; NULL: of no id of the connection manager */
     bool sqd_notify;
     uint32_t nr_told;        /* async events given out; context's events_lock */
     struct ibv_qp_attr attr; /* as set, for ibv_query_qp() */
@@ -227,6 +228,8 @@ extern const struct fl_roce_ops fl_qp_roce_ops;
 void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
 /* After anything that may have changed what it has to do: its place among the ready ones, and its timer. */
 void fl_qp_settle(struct fl_qp *qp);
+/* The first packet of a connection, by whichever path */
+void fl_qp_first_packet(struct fl_qp *qp, uint64_t now);
 void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64_t now);
 
 /* A datagram that was posted and has not left names this address handle. */

@@ -129,6 +129,18 @@ static bool from_peer(const struct fl_qp *qp, const struct fl_port_packet *packe
            IN6_ARE_ADDR_EQUAL(&packet->dgid, &qp->flow.sgid);
 }
 
+void fl_qp_first_packet(struct fl_qp *qp, uint64_t now)
+{
+    struct fl_rnic_client *client;
+    qp->established = true;
+    if (qp->path->state(qp) == IBV_QPS_RTR)
+        raise_event(qp, IBV_EVENT_COMM_EST);
+    fl_list_for_each (client, &qp->rnic->clients, link) {
+        if (client->first_packet)
+            client->first_packet(client, qp, now);
+    }
+}
+
 void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64_t now)
 {
     if (qp->qp.qp_type != IBV_QPT_UD && !from_peer(qp, packet)) {
@@ -136,10 +148,8 @@ void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64
         return;
     }
     fl_roce_qp_rx(&qp->roce, &packet->packet, &packet->meta, now);
-    if (fl_unlikely(qp->roce.state == IBV_QPS_RTR && !qp->established && qp->qp.qp_type != IBV_QPT_UD)) {
-        qp->established = true;
-        raise_event(qp, IBV_EVENT_COMM_EST);
-    }
+    if (fl_unlikely(!qp->established) && qp->qp.qp_type != IBV_QPT_UD)
+        fl_qp_first_packet(qp, now);
     set_ready(qp);
     fl_qp_settle(qp);
 }

@@ -41,6 +41,8 @@ struct fl_rnic_client {
     /* One turn. Returns how much was done. */
     int (*progress)(struct fl_rnic_client *client, uint64_t now);
     uint64_t (*deadline)(struct fl_rnic_client *client); /* FL_ROCE_NEVER: none */
+    /* A connected queue pair got its first packet since it was connected. */
+    void (*first_packet)(struct fl_rnic_client *client, struct fl_qp *qp, uint64_t now);
     int wait_fd; /* readable when progress() has something to do; -1: none */
 };
 

@@ -146,6 +146,21 @@ int fl_port_wait_fd(const struct fl_port *port)
     return port->fd;
 }
 
+int fl_port_listen(struct fl_port *port, uint64_t service_id)
+{
+    return 0;
+}
+
+void fl_port_unlisten(struct fl_port *port, uint64_t service_id)
+{
+}
+
+uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask)
+{
+    *mask = 0xfff00000;
+    return 0x00100000;
+}
+
 uint64_t fl_port_deadline(struct fl_port *port)
 {
     return FL_ROCE_NEVER;

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection manager engine on the RNIC's turns: management packets in and out, its clock, its events. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "rnic/cma/parts.h"
+
+#define LOOK_NS    (250 * FL_NS_PER_MS) /* how often we look whether peers on this host are still there */
+#define GONE_AFTER 2                    /* looks: between two hubs, a process may seem to be missing */
+
+static struct {
+    pthread_mutex_t lock;
+    struct fl_cma *cma;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct fl_cma *cma_of(struct fl_rnic_client *client)
+{
+    return FL_CONTAINER_OF(client, struct fl_cma, client);
+}
+
+/* The interface of a link-local address; 0: none. */
+static uint32_t scope_of(const struct in6_addr *local)
+{
+    struct fl_device *device = IN6_IS_ADDR_LINKLOCAL(local) ? fl_cma_device_of(local) : NULL;
+    return device ? device->ifindex : 0;
+}
+
+static bool take_management(struct fl_rnic_client *client, const struct fl_port_packet *packet, uint64_t now)
+{
+    struct fl_cma *cma = cma_of(client);
+    const struct fl_deth *deth = fl_ib_deth(&packet->packet);
+    const uint8_t *grh = packet->meta.grh;
+    if (!deth || be32_get(deth->qkey) != FL_IB_QP1_QKEY)
+        return false;
+    struct fl_cm_meta meta = {.local = packet->dgid,
+                              .remote = packet->sgid,
+                              .scope_id = scope_of(&packet->dgid),
+                              .src_qpn = be24_get(deth->src_qpn),
+                              .hop_limit = 64};
+    if (grh && IN6_IS_ADDR_V4MAPPED(&packet->dgid)) {
+        meta.traffic_class = grh[21];
+    } else if (grh) {
+        meta.traffic_class = (uint8_t)(grh[0] << 4 | grh[1] >> 4);
+    }
+    fl_cm_rx(cma->cm, &meta, packet->packet.payload, packet->packet.payload_len, now);
+    return true;
+}
+
+static void send_mad(struct fl_cma *cma, const struct fl_cm_tx *mad)
+{
+    struct fl_port_flow flow = {.sgid = mad->local,
+                                .dgid = mad->remote,
+                                .scope_id = mad->scope_id,
+                                .tos = mad->traffic_class,
+                                .hop_limit = mad->hop_limit};
+    struct fl_roce_tx tx = {.nr_iov = 2, .len = sizeof(struct fl_bth) + sizeof(struct fl_deth) + FL_MAD_LEN};
+    struct fl_bth bth;
+    struct fl_deth deth = {.qkey = be32_of(FL_IB_QP1_QKEY), .src_qpn = be24_of(FL_IB_QP1)};
+    fl_bth_set(&bth, FL_IB_OPCODE(FL_IB_UD, FL_IB_SEND_ONLY), FL_IB_PKEY_DEFAULT, FL_IB_QP1,
+               cma->psn++ & 0xffffff, 0);
+    memcpy(tx.hdr, &bth, sizeof(bth));
+    memcpy(tx.hdr + sizeof(bth), &deth, sizeof(deth));
+    tx.iov[0] = (struct iovec){tx.hdr, sizeof(bth) + sizeof(deth)};
+    tx.iov[1] = (struct iovec){(void *)(uintptr_t)&mad->mad, FL_MAD_LEN};
+    fl_rnic_transmit(cma->rnic, &flow, &tx); /* what the port has no room for is lost, and repeated */
+}
+
+static int pump(struct fl_cma *cma)
+{
+    struct fl_cm_event event;
+    struct fl_cm_tx tx;
+    int n = 0;
+    for (; fl_cm_next_event(cma->cm, &event); n++)
+        fl_cma_dispatch(cma, &event);
+    for (; !cma->rnic->held.full && fl_cm_tx(cma->cm, &tx); n++)
+        send_mad(cma, &tx);
+    return n;
+}
+
+/*
+ * A process that was killed says nothing any more. Where it was on this host, the hub knows; then a DREQ
+ * finds that nobody knows the connection, which ends it in the ordinary way.
+ */
+static void look_for_dead_peers(struct fl_cma *cma, uint64_t now)
+{
+    struct fl_cma_id *id, *tmp;
+    struct fl_port_peer peer;
+    cma->next_look = fl_list_empty(&cma->watched) ? FL_CM_NEVER : now + LOOK_NS;
+    fl_list_for_each_safe (id, tmp, &cma->watched, watch_link) {
+        int r = fl_port_find_peer(cma->rnic->port, fl_cm_peer(id->conn)->qpn, &peer);
+        if (r != -ENOENT) {
+            id->nr_missing = 0;
+        } else if (++id->nr_missing >= GONE_AFTER) {
+            id->nr_missing = GONE_AFTER;
+            if (!fl_cm_disconnect(cma->cm, id->conn, NULL, 0, now)) /* else the program is not ready yet */
+                fl_list_del(&id->watch_link);
+        }
+    }
+}
+
+static int progress(struct fl_rnic_client *client, uint64_t now)
+{
+    struct fl_cma *cma = cma_of(client);
+    if (now >= fl_cm_deadline(cma->cm))
+        fl_cm_tick(cma->cm, now);
+    if (!fl_list_empty(&cma->watched) && now >= cma->next_look)
+        look_for_dead_peers(cma, now);
+    return pump(cma);
+}
+
+static uint64_t deadline(struct fl_rnic_client *client)
+{
+    struct fl_cma *cma = cma_of(client);
+    uint64_t at = fl_cm_deadline(cma->cm);
+    return fl_list_empty(&cma->watched) ? at : FL_MIN(at, cma->next_look);
+}
+
+/* The first packet on a queue pair: whoever sent it has got our REP. */
+static void first_packet(struct fl_rnic_client *client, struct fl_qp *qp, uint64_t now)
+{
+    struct fl_cma_id *id = qp->cm_id;
+    if (id && id->conn)
+        fl_cm_established(cma_of(client)->cm, id->conn, now);
+}
+
+int fl_cma_lock(struct fl_cma *cma)
+{
+    if (fl_unlikely(cma->rnic->gone))
+        return -ENODEV;
+    fl_rnic_lock(cma->rnic);
+    cma->rnic->now = fl_now_ns();
+    return 0;
+}
+
+void fl_cma_unlock(struct fl_cma *cma)
+{
+    if (pump(cma))
+        fl_port_flush(cma->rnic->port);
+    fl_rnic_wake_by(cma->rnic, deadline(&cma->client));
+    fl_rnic_unlock(cma->rnic);
+}
+
+static int make_engine(struct fl_cma *cma)
+{
+    struct fl_cm_config config = {0};
+    if (getrandom(config.seed, sizeof(config.seed), 0) != sizeof(config.seed))
+        return -EIO;
+    pthread_mutex_lock(&fl_devices_lock);
+    struct fl_device *first = FL_LIST_FIRST(fl_devices(), struct fl_device, link);
+    config.guid = first ? be64toh(fl_device_guid(first)) : 1;
+    pthread_mutex_unlock(&fl_devices_lock);
+    config.id_prefix = fl_port_comm_id_prefix(cma->rnic->port, &config.id_mask);
+    int r = fl_cm_create(&config, &cma->cm);
+    if (!r)
+        cma->next_ephemeral = fl_cm_random_psn(cma->cm);
+    return r;
+}
+
+static int create(struct fl_cma **made)
+{
+    struct fl_error err = {0};
+    struct fl_cma *cma = calloc(1, sizeof(*cma));
+    if (!cma)
+        return -ENOMEM;
+    int r = fl_devices_scan();
+    cma->rnic = r ? NULL : fl_rnic_get(&err);
+    if (!r && !cma->rnic) {
+        r = -errno;
+        FL_ERR("connection manager: %s", err.text);
+    }
+    if (r)
+        goto free_cma;
+    fl_list_init(&cma->watched);
+    for (size_t i = 0; i < FL_CMA_PORT_BUCKETS; i++)
+        fl_list_init(&cma->ports[i]);
+    cma->client = (struct fl_rnic_client){.management = take_management,
+                                          .progress = progress,
+                                          .deadline = deadline,
+                                          .first_packet = first_packet,
+                                          .wait_fd = -1};
+    fl_rnic_lock(cma->rnic);
+    r = make_engine(cma);
+    if (!r)
+        fl_rnic_add_client(cma->rnic, &cma->client);
+    fl_rnic_unlock(cma->rnic);
+    if (r) {
+        fl_rnic_put(cma->rnic);
+        goto free_cma;
+    }
+    *made = cma;
+    return 0;
+
+free_cma:
+    free(cma);
+    return r;
+}
+
+/* Its connections are the parent's; it may begin anew. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&process.lock, NULL);
+    process.cma = NULL;
+}
+
+static void register_fork_handler(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+struct fl_cma *fl_cma_get(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int r = 0;
+    pthread_once(&once, register_fork_handler);
+    pthread_mutex_lock(&process.lock);
+    if (!process.cma)
+        r = create(&process.cma);
+    struct fl_cma *cma = process.cma;
+    pthread_mutex_unlock(&process.lock);
+    if (!cma)
+        errno = -r;
+    return cma;
+}

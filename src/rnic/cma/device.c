@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices as ids see them: opened when first needed, with one protection domain each for those who bring
+ * none, and kept until the end of the process, as librdmacm keeps them.
+ */
+#include <stdlib.h>
+
+#include "rnic/cma/parts.h"
+#include "rnic/verbs.h"
+
+struct opened {
+    struct fl_list link;
+    struct fl_device *device;
+    struct ibv_context *context;
+    struct ibv_pd *pd; /* NULL until somebody wants it */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fl_list devices = FL_LIST_INIT(devices); /* lock */
+
+struct fl_device *fl_cma_device_of(const struct in6_addr *gid)
+{
+    struct fl_device *d, *found = NULL;
+    pthread_mutex_lock(&fl_devices_lock);
+    fl_list_for_each (d, fl_devices(), link) {
+        for (int i = 0; i < d->nr_gids && !found; i++)
+            if (d->gids[i].assigned && IN6_ARE_ADDR_EQUAL(&d->gids[i].addr, gid))
+                found = d;
+    }
+    pthread_mutex_unlock(&fl_devices_lock);
+    return found;
+}
+
+/* Under lock. What a parent process had opened is of no use to its child. */
+static struct opened *open_device(struct fl_device *device)
+{
+    struct opened *o, *tmp;
+    fl_list_for_each_safe (o, tmp, &devices, link) {
+        if (fl_gone(o->context)) {
+            fl_list_del(&o->link);
+            free(o);
+        } else if (o->device == device) {
+            return o;
+        }
+    }
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return NULL;
+    o->device = device;
+    o->context = fl_context_open(&device->device);
+    if (!o->context) {
+        free(o);
+        return NULL;
+    }
+    fl_list_add_tail(&devices, &o->link);
+    return o;
+}
+
+int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device)
+{
+    int r = 0;
+    pthread_mutex_lock(&lock);
+    struct opened *o = open_device(device);
+    if (o && !o->pd)
+        o->pd = fl_pd_alloc(o->context);
+    if (!o || !o->pd) {
+        r = -errno;
+    } else {
+        id->device = device;
+        id->id.verbs = o->context;
+        id->id.pd = o->pd;
+        id->id.port_num = 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+struct ibv_context **fl_cma_get_devices(int *nr)
+{
+    int n = 0, known;
+    struct ibv_device **list = fl_device_list_get(&known);
+    if (nr)
+        *nr = 0;
+    if (!list)
+        return NULL;
+    struct ibv_context **contexts = calloc((size_t)known + 1, sizeof(struct ibv_context *));
+    pthread_mutex_lock(&lock);
+    for (int i = 0; contexts && i < known; i++) {
+        struct opened *o = open_device(FL_CONTAINER_OF(list[i], struct fl_device, device));
+        if (o)
+            contexts[n++] = o->context;
+    }
+    pthread_mutex_unlock(&lock);
+    fl_device_list_free(list);
+    if (nr)
+        *nr = n;
+    return contexts;
+}
+
+void fl_cma_free_devices(struct ibv_context **list)
+{
+    free(list);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Port numbers of the port spaces. Among the ids of this process the rules are those of the kernel's
+ * connection manager; between processes the hub gives each port to one.
+ */
+#include <stdlib.h>
+
+#include "rnic/cma/parts.h"
+
+#define EPHEMERAL_FIRST 32768u
+#define EPHEMERAL_NR    28232u /* up to 60999, as the kernel's default for TCP */
+
+static uint64_t service_of(const struct fl_cma_id *id, uint16_t port)
+{
+    return fl_cm_service_id((enum fl_cm_port_space)(id->id.ps & 0xff), port);
+}
+
+static struct fl_list *bucket_of(struct fl_cma *cma, uint64_t service_id)
+{
+    return &cma->ports[service_id % FL_CMA_PORT_BUCKETS];
+}
+
+static struct fl_cma_port *find(struct fl_cma *cma, uint64_t service_id)
+{
+    struct fl_cma_port *port;
+    fl_list_for_each (port, bucket_of(cma, service_id), link) {
+        if (port->service_id == service_id)
+            return port;
+    }
+    return NULL;
+}
+
+static bool conflict(const struct fl_cma_id *id, const struct sockaddr *addr, const struct fl_cma_id *other)
+{
+    const struct sockaddr *theirs = &other->id.route.addr.src_addr;
+    struct in6_addr a, b;
+    if (id->reuseaddr && other->reuseaddr && other->state != FL_CMA_LISTENING)
+        return false;
+    if (addr->sa_family != theirs->sa_family && (id->afonly || other->afonly))
+        return false;
+    if (fl_cma_is_any(addr) || fl_cma_is_any(theirs))
+        return true;
+    return fl_cma_gid_of(addr, &a) && fl_cma_gid_of(theirs, &b) && IN6_ARE_ADDR_EQUAL(&a, &b);
+}
+
+static int check(const struct fl_cma_id *id, const struct sockaddr *addr, const struct fl_cma_port *port)
+{
+    struct fl_cma_id *other;
+    fl_list_for_each (other, &port->ids, port_link) {
+        if (conflict(id, addr, other))
+            return -EADDRINUSE;
+    }
+    return 0;
+}
+
+static int claim(struct fl_cma *cma, struct fl_cma_port *port)
+{
+    if (port->claimed)
+        return 0;
+    int r = fl_port_listen(cma->rnic->port, port->service_id);
+    port->claimed = !r;
+    return r;
+}
+
+static void drop_unused(struct fl_cma *cma, struct fl_cma_port *port)
+{
+    if (!fl_list_empty(&port->ids))
+        return;
+    if (port->claimed)
+        fl_port_unlisten(cma->rnic->port, port->service_id);
+    fl_list_del(&port->link);
+    free(port);
+}
+
+static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t service_id, bool to_claim)
+{
+    struct fl_cma *cma = id->cma;
+    struct fl_cma_port *port = find(cma, service_id);
+    int r = port ? check(id, addr, port) : 0;
+    if (r)
+        return r;
+    if (!port) {
+        port = calloc(1, sizeof(*port));
+        if (!port)
+            return -ENOMEM;
+        port->service_id = service_id;
+        fl_list_init(&port->ids);
+        fl_list_add_tail(bucket_of(cma, service_id), &port->link);
+    }
+    if (to_claim)
+        r = claim(cma, port);
+    if (r == -EADDRINUSE && id->reuseaddr)
+        r = 0; /* another process is bound to it; who listens first has it */
+    if (r) {
+        drop_unused(cma, port);
+        return r;
+    }
+    id->port = port;
+    fl_list_add_tail(&port->ids, &id->port_link);
+    return 0;
+}
+
+int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t *number, bool to_claim)
+{
+    struct fl_cma *cma = id->cma;
+    if (*number)
+        return bind_to(id, addr, service_of(id, *number), to_claim);
+    for (uint32_t n = 0; n < EPHEMERAL_NR; n++) {
+        uint16_t port = (uint16_t)(EPHEMERAL_FIRST + cma->next_ephemeral++ % EPHEMERAL_NR);
+        if (find(cma, service_of(id, port)))
+            continue;
+        int r = bind_to(id, addr, service_of(id, port), to_claim);
+        if (!r)
+            *number = port;
+        if (r != -EADDRINUSE)
+            return r;
+    }
+    return -EADDRNOTAVAIL;
+}
+
+int fl_cma_port_claim(struct fl_cma_id *id)
+{
+    return claim(id->cma, id->port);
+}
+
+void fl_cma_port_release(struct fl_cma_id *id)
+{
+    struct fl_cma_port *port = id->port;
+    if (!port)
+        return;
+    fl_list_del(&id->port_link);
+    id->port = NULL;
+    drop_unused(id->cma, port);
+}
