@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that share a host: the end of the hub, forks, other users. */
+#include <sched.h>
+
 #include "base/unit.h"
 #include "rnic/test_peers.h"
 
@@ -132,6 +134,32 @@ static void another_users_process_goes_by_udp(void **state)
     tp_close(tp);
 }
 
+/* The peer is process 1 of a namespace of its own, as in a container that shares the network of others. */
+static void become_first(void)
+{
+    TP_CHECK(!unshare(CLONE_NEWPID));
+    pid_t pid = fork();
+    TP_CHECK(pid >= 0);
+    if (pid) {
+        waitpid(pid, NULL, 0);
+        _exit(0);
+    }
+}
+
+static void another_namespace_of_processes_is_no_hindrance(void **state)
+{
+    if (geteuid())
+        skip();
+    tp_environment();
+    struct tp *tp = tp_open_here(become_first, sleep_on);
+    const struct fl_qp *qp = fl_qp_of(tp->qp);
+    assert_string_equal(qp->path->name, "shm");
+    assert_true(tp_wait_for_direct(tp));
+    write_all(tp, 20); /* memory outside of pools, and a process that we can see */
+    assert_true(qp->nr_vm > 0);
+    tp_close(tp);
+}
+
 static void it_can_be_switched_off(void **state)
 {
     setenv("FARLANE_SHM", "0", 1);
@@ -146,7 +174,9 @@ static void it_can_be_switched_off(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(
-        cmocka_unit_test(a_killed_hub_costs_no_connection), cmocka_unit_test(a_forked_child_holds_nothing),
-        cmocka_unit_test(another_users_process_goes_by_udp), cmocka_unit_test(it_can_be_switched_off));
+    return FL_UNIT_RUN(cmocka_unit_test(a_killed_hub_costs_no_connection),
+                       cmocka_unit_test(a_forked_child_holds_nothing),
+                       cmocka_unit_test(another_users_process_goes_by_udp),
+                       cmocka_unit_test(another_namespace_of_processes_is_no_hindrance),
+                       cmocka_unit_test(it_can_be_switched_off));
 }

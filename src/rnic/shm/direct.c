@@ -125,7 +125,7 @@ static bool copy_by_kernel(struct fl_shm_link *link, const struct fl_shm_request
 {
     const struct iovec remote = {(void *)(uintptr_t)ptr, r->len};
     ssize_t n;
-    if (link->vm_error || (r->op != FL_SHM_READ && r->op != FL_SHM_WRITE))
+    if (link->vm_error || link->pid <= 0 || (r->op != FL_SHM_READ && r->op != FL_SHM_WRITE))
         return false;
     n = r->op == FL_SHM_READ ? process_vm_readv(link->pid, r->iov, (unsigned long)r->nr_iov, &remote, 1, 0)
                              : process_vm_writev(link->pid, r->iov, (unsigned long)r->nr_iov, &remote, 1, 0);

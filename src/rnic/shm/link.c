@@ -50,7 +50,7 @@ static int check_peer(int fd, int *pid)
     int rc = fl_hub_unix_peer(fd, &peer);
     if (rc < 0)
         return rc;
-    if (peer.uid != geteuid() || peer.pid <= 0)
+    if (peer.uid != geteuid())
         return -EPERM;
     *pid = peer.pid;
     return 0;
@@ -59,6 +59,7 @@ static int check_peer(int fd, int *pid)
 static int say_hello(struct fl_shm_link *link, const struct fl_shm_self *self)
 {
     struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_SHM_HELLO};
+    memcpy(msg.address, self->address, sizeof(msg.address));
     int out = fl_hub_ring_create(), in = fl_hub_ring_create();
     int rc = out < 0 ? out : in < 0 ? in : fl_hub_ring_map(&link->out, out);
     if (rc == 0)
@@ -72,8 +73,7 @@ static int say_hello(struct fl_shm_link *link, const struct fl_shm_self *self)
     return rc;
 }
 
-int fl_shm_link_connect(const struct fl_shm_self *self, int pid, const char *address,
-                        struct fl_shm_link **out)
+int fl_shm_link_connect(const struct fl_shm_self *self, const char *address, struct fl_shm_link **out)
 {
     int fd = fl_hub_unix_connect(address), rc;
     if (fd < 0)
@@ -83,9 +83,8 @@ int fl_shm_link_connect(const struct fl_shm_self *self, int pid, const char *add
         close(fd);
         return -ENOMEM;
     }
+    strncpy(link->address, address, sizeof(link->address) - 1);
     rc = check_peer(fd, &link->pid);
-    if (rc == 0 && link->pid != pid)
-        rc = -EPERM; /* another one listens on its address */
     if (rc == 0)
         rc = say_hello(link, self);
     if (rc < 0) {
@@ -124,6 +123,7 @@ int fl_shm_link_loop(const struct fl_shm_self *self, struct fl_shm_link **out)
         return rc;
     }
     link->pid = (int)getpid();
+    memcpy(link->address, self->address, sizeof(link->address));
     link->peer = self->segment;
     link->keys = self->keys;
     link->up = true;
@@ -141,7 +141,8 @@ static int map_peer(struct fl_shm_link *link, const int fds[FL_HUB_FDS_MAX])
     return rc ? rc : link->keys ? 0 : -EPROTO;
 }
 
-static int take_hello(struct fl_shm_link *link, const struct fl_shm_self *self, const int fds[FL_HUB_FDS_MAX])
+static int take_hello(struct fl_shm_link *link, const struct fl_shm_self *self,
+                      const struct fl_hub_msg *hello, const int fds[FL_HUB_FDS_MAX])
 {
     struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_SHM_WELCOME};
     int rc = link->out.shared || fds[2] < 0 || fds[3] < 0 ? -EPROTO : map_peer(link, fds);
@@ -151,6 +152,8 @@ static int take_hello(struct fl_shm_link *link, const struct fl_shm_self *self, 
         rc = fl_hub_ring_map(&link->out, fds[3]);
     if (rc == 0)
         rc = fl_hub_unix_send(link->fd, &msg, (const int[]){self->segment_fd, self->keys_fd}, 2);
+    memcpy(link->address, hello->address, sizeof(link->address));
+    link->address[sizeof(link->address) - 1] = 0;
     return rc;
 }
 
@@ -202,7 +205,7 @@ static int take_message(struct fl_shm_link *link, const struct fl_shm_self *self
     int rc = 0;
     switch (msg->type) {
     case FL_SHM_HELLO:
-        rc = take_hello(link, self, fds);
+        rc = take_hello(link, self, msg, fds);
         break;
     case FL_SHM_WELCOME:
         rc = link->out.shared ? map_peer(link, fds) : -EPROTO;

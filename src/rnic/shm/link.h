@@ -14,7 +14,7 @@
 #include "rnic/shm/segment.h"
 
 enum fl_shm_msg_type {
-    FL_SHM_HELLO = 100, /* descriptors: segment, keys, ring to the listener, ring from it */
+    FL_SHM_HELLO = 100, /* address; descriptors: segment, keys, ring to the listener, ring from it */
     FL_SHM_WELCOME,     /* descriptors: segment, keys */
     FL_SHM_REGION,      /* values: id, base, length; descriptor: the memory */
     FL_SHM_REGIONS,     /* values: ids of all that the sender still has */
@@ -29,8 +29,9 @@ struct fl_shm_region {
 
 struct fl_shm_link {
     struct fl_list link;
-    int fd; /* -1: to ourselves */
-    int pid;
+    char address[FL_HUB_ADDRESS_LEN]; /* the peer's: its name for as long as it lives */
+    int fd;                           /* -1: to ourselves */
+    int pid;         /* 0: in another namespace of processes, out of the kernel's reach for us */
     uint32_t number; /* for epoll */
     bool up, dead;
     uint32_t nr_users; /* queue pairs */
@@ -45,14 +46,14 @@ struct fl_shm_link {
 
 /* What every link shows of this process */
 struct fl_shm_self {
+    char address[FL_HUB_ADDRESS_LEN];
     int segment_fd, keys_fd; /* for reading only */
     const struct fl_shm_file *segment;
     const struct fl_key_file *keys;
 };
 
 /* To a peer that listens on address; it becomes up when WELCOME has come. -EPERM: another user's. */
-int fl_shm_link_connect(const struct fl_shm_self *self, int pid, const char *address,
-                        struct fl_shm_link **link);
+int fl_shm_link_connect(const struct fl_shm_self *self, const char *address, struct fl_shm_link **link);
 /* From a peer: fd is the link's in any case. Up with its HELLO. */
 int fl_shm_link_accept(int fd, struct fl_shm_link **link);
 /* To ourselves: up at once */

@@ -47,6 +47,7 @@ int fl_shm_open(const struct fl_shm_options *options, struct fl_shm **out)
     if (rc < 0)
         goto free_shm;
     shm->self = (struct fl_shm_self){.segment = shm->segment, .keys = options->keys->file, .keys_fd = -1};
+    strncpy(shm->self.address, options->address, sizeof(shm->self.address) - 1);
     rc = shm->self.segment_fd = fl_shm_reopen_read_only(shm->segment_fd);
     if (rc < 0)
         goto unmap;
@@ -164,11 +165,11 @@ static const char *why_not(int error)
     }
 }
 
-static struct fl_shm_link *find(struct fl_shm *shm, int pid)
+static struct fl_shm_link *find(struct fl_shm *shm, const char *address)
 {
     struct fl_shm_link *link;
     fl_list_for_each (link, &shm->links, link) {
-        if (link->pid == pid && !link->dead)
+        if (!link->dead && !strcmp(link->address, address))
             return link;
     }
     return NULL;
@@ -176,13 +177,15 @@ static struct fl_shm_link *find(struct fl_shm *shm, int pid)
 
 struct fl_shm_link *fl_shm_get(struct fl_shm *shm, const struct fl_port_peer *peer, const char **reason)
 {
-    struct fl_shm_link *link;
-    int rc = peer->uid != geteuid() || peer->pid <= 0 ? -EPERM : 0;
-    link = rc ? NULL : find(shm, peer->pid);
-    if (!link && rc == 0) {
-        rc = shm->nr_links >= LINKS_MAX   ? -ENOSPC
-             : peer->pid == (int)getpid() ? fl_shm_link_loop(&shm->self, &link)
-                                          : fl_shm_link_connect(&shm->self, peer->pid, peer->address, &link);
+    struct fl_shm_link *link = find(shm, peer->address);
+    int rc = 0;
+    if (!link) {
+        if (shm->nr_links >= LINKS_MAX)
+            rc = -ENOSPC;
+        else if (!strcmp(peer->address, shm->self.address))
+            rc = fl_shm_link_loop(&shm->self, &link);
+        else
+            rc = fl_shm_link_connect(&shm->self, peer->address, &link);
         if (rc == 0)
             rc = add(shm, link);
     }
