@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that farlane spends on one I/O, target and host apart, counted by callgrind (so not the kernel's).
+"""Instructions that farlane spends on one I/O, target and host apart, and the RoCE engine on one request, counted by callgrind
+(so not the kernel's).
 
 With --check it compares them with bench/instructions.json and fails when one has grown by more than 10 %; with --update it
 writes that file. The counts depend on the compiler a little, on the machine's load not at all.
@@ -17,21 +18,24 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = [("read", 4096, "none"), ("write", 4096, "none"), ("read", 4096, "digest"), ("write", 4096, "digest"),
          ("read", 131072, "none")]  # no large write: its copy by "rep movsb" counts as an instruction a byte here
+# Of the RoCE engine, requester and responder
+ROCE_CASES = [("write", 64, "plain"), ("write", 4096, "plain"), ("send", 4096, "plain"), ("read", 4096, "plain"),
+              ("write", 64, "selective"), ("write", 4096, "selective"), ("read", 4096, "selective")]
 ROUNDS = 40
 ALLOWED = 1.10
 
 
-def count(program, rw, bs, digest, folder):
+def count(program, sides, rw, bs, kind, folder):
     out = os.path.join(folder, "callgrind.out")
     run = subprocess.run(
-        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=target_turn", "--toggle-collect=host_turn",
-         program, rw, str(bs), str(ROUNDS), digest], capture_output=True, text=True, timeout=300)
+        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *(f"--toggle-collect={side}_turn" for side in sides),
+         program, rw, str(bs), str(ROUNDS), kind], capture_output=True, text=True, timeout=300)
     if run.returncode:
-        sys.exit(f"instructions: {rw} {bs} {digest}: {run.stderr[-2000:]}")
+        sys.exit(f"instructions: {rw} {bs} {kind}: {run.stderr[-2000:]}")
     nr = int(run.stdout.split()[-1])
     text = subprocess.run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", out], capture_output=True, text=True, check=True).stdout
     costs = {}
-    for side in ("target", "host"):
+    for side in sides:
         m = re.search(r"^\s*([\d,]+)\s.*:" + side + r"_turn\b", text, re.M)
         if not m:
             sys.exit(f"instructions: no {side}_turn in callgrind's output")
@@ -53,16 +57,22 @@ def main():
     known = json.load(open(path)) if os.path.exists(path) else {}
     grown = []
     found = {}
-    print(f"{'I/O':<22}{'target':>10}{'host':>10}   (instructions; in brackets what is recorded)")
+    roce = os.path.join(os.path.dirname(args.program), "roce_instructions")
+    cases = [(f"{rw} {bs}" + (" digests" if kind == "digest" else ""), args.program, ("target", "host"), rw, bs, kind)
+             for rw, bs, kind in CASES]
+    cases += [(f"roce {rw} {bs}" + (" selective" if kind == "selective" else ""), roce, ("requester", "responder"), rw, bs, kind)
+              for rw, bs, kind in ROCE_CASES]
+    print(f"{'':<26}{'target':>10}{'host':>10}   (instructions; in brackets what is recorded)")
     with tempfile.TemporaryDirectory() as folder:
-        for rw, bs, digest in CASES:
-            name = f"{rw} {bs}" + (" digests" if digest == "digest" else "")
+        for name, program, sides, rw, bs, kind in cases:
             if args.only and not re.search(args.only, name):
                 continue
-            found[name] = count(args.program, rw, bs, digest, folder)
+            if name == f"roce {ROCE_CASES[0][0]} {ROCE_CASES[0][1]}":
+                print(f"{'':<26}{'requester':>10}{'responder':>10}")
+            found[name] = count(program, sides, rw, bs, kind, folder)
             was = known.get(name, {})
-            print(f"{name:<22}{found[name]['target']:>10}{found[name]['host']:>10}   "
-                  f"({was.get('target', '-')}, {was.get('host', '-')})", flush=True)
+            print(f"{name:<26}" + "".join(f"{found[name][side]:>10}" for side in sides) +
+                  "   (" + ", ".join(str(was.get(side, "-")) for side in sides) + ")", flush=True)
             for side, n in found[name].items():
                 if side in was and n > was[side] * ALLOWED:
                     grown.append(f"{name}, {side}: {n} instead of {was[side]}")

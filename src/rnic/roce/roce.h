@@ -276,7 +276,8 @@ struct fl_roce_selective {
     uint32_t nr_lost, nr_fresh, nr_closed;
     /* newest seen on each path: requests, answers to READs */
     uint32_t high[FL_ROCE_PATHS_MAX], high_read[FL_ROCE_PATHS_MAX];
-    uint32_t turn; /* of the paths for what is sent again */
+    uint32_t found; /* the request that was looked for last */
+    uint32_t turn;  /* of the paths for what is sent again */
     bool probe_due, probing, timed;
     uint32_t probe, timed_psn;
     be32 probe_serial;

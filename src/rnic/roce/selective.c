@@ -67,6 +67,14 @@ static struct fl_roce_swqe *find(struct fl_roce_qp *qp, uint32_t psn)
     uint32_t low = req->head, high = req->cur; /* at high: begun, or not yet */
     if (high == req->tail || !fl_roce_swqe_at(qp, high)->started)
         high--;
+    /* Mostly it is the one that was found before, or that after it. */
+    for (uint32_t i = qp->sel->found, n = 0; n < 2 && i - low <= high - low; i++, n++) {
+        struct fl_roce_swqe *wqe = fl_roce_swqe_at(qp, i);
+        if (fl_psn_add(psn, -wqe->first_psn) < wqe->nr_psn) {
+            qp->sel->found = i;
+            return wqe;
+        }
+    }
     while ((int32_t)(high - low) > 0) {
         uint32_t middle = low + (high - low + 1) / 2;
         if (fl_psn_diff(fl_roce_swqe_at(qp, middle)->first_psn, psn) <= 0)
@@ -74,6 +82,7 @@ static struct fl_roce_swqe *find(struct fl_roce_qp *qp, uint32_t psn)
         else
             high = middle - 1;
     }
+    qp->sel->found = low;
     return fl_roce_swqe_at(qp, low);
 }
 
