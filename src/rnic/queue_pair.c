@@ -191,6 +191,23 @@ static enum ibv_qp_state udp_state(const struct fl_qp *qp)
     return qp->roce.state;
 }
 
+/* A clock that costs little: not ahead, and late by one tick of the kernel (some ms) at most. */
+static uint64_t rough_now(uint64_t last)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    uint64_t now = (uint64_t)ts.tv_sec * FL_NS_PER_S + (uint64_t)ts.tv_nsec;
+    return FL_MAX(now, last);
+}
+
+/* What is done in the peer's memory has no packets, and so no times to be kept to. */
+static void shm_kick(struct fl_qp *qp)
+{
+    qp->rnic->now = rough_now(qp->rnic->now);
+    fl_rnic_send_locked(qp->rnic, qp);
+    fl_port_flush(qp->rnic->port);
+}
+
 const struct fl_qp_path_ops fl_qp_path_udp = {
     .name = "udp",
     .post_send = udp_post_send,
@@ -207,7 +224,7 @@ const struct fl_qp_path_ops fl_qp_path_shm = {
     .post_send = udp_post_send,
     .post_recv = udp_post_recv,
     .take_back = udp_take_back,
-    .kick = udp_kick,
+    .kick = shm_kick,
     .modify = udp_modify,
     .state = udp_state,
     .leave = fl_shm_path_leave,

@@ -166,6 +166,10 @@ static void sleep_till(struct fl_rnic *rnic, uint64_t till)
         timeout = &ts;
     }
     int n = epoll_pwait2(rnic->epoll_fd, events, FL_ARRAY_LEN(events), timeout, NULL);
+    if (n < 0 && errno == ENOSYS) /* Linux before 5.11: rounded up to milliseconds */
+        n = epoll_wait(rnic->epoll_fd, events, FL_ARRAY_LEN(events),
+                       timeout ? (int)FL_MIN(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000, 60000L)
+                               : -1);
     __atomic_store_n(&rnic->sleeps_till, 0, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++) {
         if (events[i].data.fd == rnic->wake_fd)
