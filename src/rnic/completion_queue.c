@@ -91,7 +91,7 @@ struct ibv_cq_ex *fl_cq_create_ex(struct ibv_context *context, struct ibv_cq_ini
     fl_list_init(&cq->event_link);
     fl_cq_set_ex_ops(&cq->ex, attr->wc_flags);
     count_channel(attr->channel, 1);
-    fl_count(&fl_context_of(context)->nr_objects, 1);
+    fl_count(&fl_context_of(context)->refs, 1);
     return &cq->ex;
 }
 
@@ -131,7 +131,7 @@ int fl_cq_destroy(struct ibv_cq *ibv_cq)
     pthread_mutex_destroy(&cq->lock);
     free(cq->ring);
     free(cq);
-    fl_count(&context->nr_objects, -1);
+    fl_context_put(context);
     return 0;
 }
 

@@ -87,6 +87,7 @@ struct ibv_context *fl_context_open(struct ibv_device *device)
         errno = r;
         goto free_context;
     }
+    c->refs = 1;
     pthread_mutex_init(&c->events_lock, NULL);
     fl_list_init(&c->events);
     set_verbs(&c->verbs);
@@ -103,19 +104,11 @@ free_context:
     return NULL;
 }
 
-int fl_context_close(struct ibv_context *context)
+void fl_context_put(struct fl_context *c)
 {
-    struct fl_context *c = fl_context_of(context);
-    if (fl_gone(context))
-        return 0; /* the parent's */
-    if (__atomic_load_n(&c->nr_objects, __ATOMIC_ACQUIRE)) {
-        FL_WARN("%s: closed while protection domains, completion queues or channels are there: refused",
-                context->device->name);
-        return EBUSY;
-    }
-    pthread_mutex_lock(&fl_devices_lock);
-    fl_list_del(&c->link);
-    pthread_mutex_unlock(&fl_devices_lock);
+    struct ibv_context *context = &c->verbs.context;
+    if (__atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
+        return;
     fl_async_forget(c, NULL, NULL, NULL, NULL);
     close(context->async_fd);
     close(context->cmd_fd);
@@ -123,5 +116,20 @@ int fl_context_close(struct ibv_context *context)
     pthread_mutex_destroy(&c->events_lock);
     fl_rnic_put(c->rnic);
     free(c);
+}
+
+/* Programs close devices whose objects they have not all destroyed; those stay, as the manual page says. */
+int fl_context_close(struct ibv_context *context)
+{
+    struct fl_context *c = fl_context_of(context);
+    if (fl_gone(context))
+        return 0; /* the parent's */
+    if (__atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) > 1)
+        FL_INFO("%s: closed while protection domains, completion queues or channels are there",
+                context->device->name);
+    pthread_mutex_lock(&fl_devices_lock);
+    fl_list_del(&c->link);
+    pthread_mutex_unlock(&fl_devices_lock);
+    fl_context_put(c);
     return 0;
 }

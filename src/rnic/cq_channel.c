@@ -26,7 +26,7 @@ struct ibv_comp_channel *fl_channel_create(struct ibv_context *context)
     }
     pthread_mutex_init(&channel->lock, NULL);
     fl_list_init(&channel->cqs);
-    fl_count(&fl_context_of(context)->nr_objects, 1);
+    fl_count(&fl_context_of(context)->refs, 1);
     return &channel->channel;
 }
 
@@ -44,7 +44,7 @@ int fl_channel_destroy(struct ibv_comp_channel *ibv_channel)
     close(ibv_channel->fd);
     pthread_mutex_destroy(&channel->lock);
     free(channel);
-    fl_count(&fl_context_of(context)->nr_objects, -1);
+    fl_context_put(fl_context_of(context));
     return 0;
 }
 

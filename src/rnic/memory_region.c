@@ -34,7 +34,7 @@ struct ibv_pd *fl_pd_alloc(struct ibv_context *context)
     pd->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
     pd->pd.context = context;
     pd->pd.handle = pd->number;
-    fl_count(&fl_context_of(context)->nr_objects, 1);
+    fl_count(&fl_context_of(context)->refs, 1);
     return &pd->pd;
 }
 
@@ -45,7 +45,7 @@ int fl_pd_dealloc(struct ibv_pd *ibv_pd)
         return ENODEV;
     if (__atomic_load_n(&pd->nr_objects, __ATOMIC_ACQUIRE))
         return EBUSY;
-    fl_count(&fl_context_of(ibv_pd->context)->nr_objects, -1);
+    fl_context_put(fl_context_of(ibv_pd->context));
     free(pd);
     return 0;
 }

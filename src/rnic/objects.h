@@ -23,7 +23,7 @@ struct fl_context {
     struct fl_rnic *rnic;
     struct fl_device *device;
     struct fl_list link; /* device's contexts, for port events; fl_devices_lock */
-    uint32_t nr_objects; /* protection domains, completion queues, channels: atomic */
+    uint32_t refs; /* the program's, and those of protection domains, completion queues, channels: atomic */
     pthread_mutex_t events_lock;
     struct fl_list events;      /* events_lock */
     struct verbs_context verbs; /* last: programs get &verbs.context */
@@ -203,6 +203,9 @@ static inline void fl_count(uint32_t *nr, int by)
 {
     __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);
 }
+
+/* context.c: one reference less; the last one ends it */
+void fl_context_put(struct fl_context *context);
 
 /* async_event.c */
 /* Any lock but events_lock may be held. nr_told: the object's counter. */

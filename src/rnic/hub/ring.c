@@ -113,6 +113,11 @@ static int has_record(struct fl_hub_ring *ring)
     return ahead > FL_HUB_RING_LEN || ahead % ALIGN ? -EPROTO : ahead != 0;
 }
 
+bool fl_hub_ring_has(struct fl_hub_ring *ring)
+{
+    return has_record(ring) > 0;
+}
+
 bool fl_hub_ring_sleep(struct fl_hub_ring *ring)
 {
     struct fl_hub_ring_shared *s = ring->shared;

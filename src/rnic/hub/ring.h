@@ -46,6 +46,8 @@ bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len);
 /* Reader: one record into buf. Its length; 0: none; -EPROTO: the writer is broken. A record longer than max
  * is -EPROTO too. */
 int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max);
+/* Reader: is there a record? */
+bool fl_hub_ring_has(struct fl_hub_ring *ring);
 /* Before the reader sleeps: the next write wakes it. False: there is something already. */
 bool fl_hub_ring_sleep(struct fl_hub_ring *ring);
 

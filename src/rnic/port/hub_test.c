@@ -20,8 +20,9 @@
 #include "wire/ib_cm.h"
 
 #define NODES 4
+#define WORDS 200
 
-enum command { NOTHING, LISTEN, PING, REQUEST };
+enum command { NOTHING, LISTEN, PING, REQUEST, LAST_WORDS };
 
 struct node { /* shared */
     pid_t pid;
@@ -94,6 +95,11 @@ static int run_command(struct local *l, enum command command)
         mad.req.service_id = be64_of(l->self->argument);
         send_to(l->port, FL_IB_QP1, &mad, sizeof(mad));
         return 0;
+    case LAST_WORDS:
+        for (int i = 0; i < WORDS; i++)
+            send_to(l->port, ping.to, &ping, sizeof(ping));
+        fl_port_close(l->port);
+        _exit(0);
     default:
         return -EINVAL;
     }
@@ -250,6 +256,25 @@ static void requests_go_to_who_listens(void **state)
     bed_close(b);
 }
 
+/* Datagrams are not sent again: what a process sent before it left arrives, though that process was the hub.
+ */
+static void a_hub_that_leaves_loses_nothing(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    assert_true(n[0].is_hub);
+    n[0].argument = n[1].qpn;
+    __atomic_store_n(&n[0].command, LAST_WORDS, __ATOMIC_SEQ_CST);
+    assert_int_equal(waitpid(n[0].pid, NULL, 0), n[0].pid);
+    n[0].pid = 0;
+    while (__atomic_load_n(&n[1].nr_echoed, __ATOMIC_SEQ_CST) != WORDS && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(n[1].nr_echoed, WORDS);
+    ping(&n[1], &n[2]);
+    bed_close(b);
+}
+
 static struct node *hub_of(struct bed *b)
 {
     uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
@@ -384,6 +409,7 @@ static void broken_members_are_thrown_out(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(processes_share_a_port), cmocka_unit_test(requests_go_to_who_listens),
+                       cmocka_unit_test(a_hub_that_leaves_loses_nothing),
                        cmocka_unit_test(a_killed_hub_costs_little),
                        cmocka_unit_test(a_stopped_member_costs_only_itself),
                        cmocka_unit_test(a_stopped_member_comes_back_to_the_next_hub),

@@ -211,7 +211,9 @@ void fl_port_link_event(struct fl_port *port)
         if (rc > 0)
             take_message(port, &msg);
     }
-    if (rc < 0)
+    /* What the hub wrote before it went is read first; then this comes again, as the descriptor stays
+     * readable. */
+    if (rc < 0 && !(port->role == FL_ROLE_MEMBER && fl_hub_ring_has(&port->link.ring)))
         fl_port_lost_hub(port, fl_now_ns());
 }
 

@@ -17,6 +17,7 @@
 /* Polls until epoll is asked about all descriptors: so many that found something, or fewer that did not */
 #define LOOK_AT      64
 #define LOOK_NOTHING 2
+#define LAST_MAX     65536 /* datagrams that a hub still passes on when it goes */
 
 static int make_names(struct fl_port *port, const char *hub_path, struct fl_error *err)
 {
@@ -90,36 +91,6 @@ close_port:
 free_port:
     free(p);
     return rc;
-}
-
-void fl_port_close(struct fl_port *port)
-{
-    if (!port)
-        return;
-    fl_udp_tx_flush(port->tx, &port->stats);
-    if (port->udp_fd >= 0)
-        close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
-    if (port->server)
-        fl_hub_server_stop(port->server);
-    fl_hub_link_fini(&port->link);
-    fl_qpn_pool_fini(&port->qpns);
-    free(port->services);
-    fl_udp_tx_destroy(port->tx);
-    fl_udp_rx_destroy(port->rx);
-    close(port->epoll_fd);
-    free(port);
-}
-
-void fl_port_forget(struct fl_port *port)
-{
-    if (port->udp_fd >= 0)
-        close(port->udp_fd);
-    if (port->link.fd >= 0)
-        close(port->link.fd);
-    if (port->server)
-        fl_hub_server_forget(port->server);
-    fl_udp_tx_forget(port->tx);
-    close(port->epoll_fd);
 }
 
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
@@ -256,6 +227,51 @@ static int take_udp(struct fl_port *port, const struct delivery *to)
     else
         port->stats.nr_unknown_qpn++;
     return 0;
+}
+
+static void ignore(void *arg, const struct fl_port_packet *packet)
+{
+}
+
+/* A hub that goes: what lies in its socket for others would be lost with it, and nobody sends a datagram
+ * again. */
+static void hand_over(struct fl_port *port)
+{
+    const struct delivery nobody = {.deliver = ignore};
+    for (int i = 0; i < LAST_MAX && take_udp(port, &nobody) >= 0; i++)
+        ;
+}
+
+void fl_port_close(struct fl_port *port)
+{
+    if (!port)
+        return;
+    fl_udp_tx_flush(port->tx, &port->stats);
+    if (port->role == FL_ROLE_HUB)
+        hand_over(port);
+    if (port->udp_fd >= 0)
+        close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
+    if (port->server)
+        fl_hub_server_stop(port->server);
+    fl_hub_link_fini(&port->link);
+    fl_qpn_pool_fini(&port->qpns);
+    free(port->services);
+    fl_udp_tx_destroy(port->tx);
+    fl_udp_rx_destroy(port->rx);
+    close(port->epoll_fd);
+    free(port);
+}
+
+void fl_port_forget(struct fl_port *port)
+{
+    if (port->udp_fd >= 0)
+        close(port->udp_fd);
+    if (port->link.fd >= 0)
+        close(port->link.fd);
+    if (port->server)
+        fl_hub_server_forget(port->server);
+    fl_udp_tx_forget(port->tx);
+    close(port->epoll_fd);
 }
 
 /* One of the ring; as above. */
