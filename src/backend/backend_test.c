@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/unit.h"
 #include "base/util.h"
 
@@ -446,6 +448,51 @@ static void read_only_refuses_writes(void **state)
     teardown(bed);
 }
 
+static uint64_t resident(const uint8_t *mem, uint64_t len)
+{
+    static unsigned char in[64 << 8];
+    uint64_t n = 0;
+
+    assert_true(len / 4096 <= sizeof(in));
+    assert_int_equal(mincore((void *)(uintptr_t)mem, len, in), 0);
+    for (uint64_t i = 0; i < len / 4096; i++)
+        n += in[i] & 1;
+    return n * 4096;
+}
+
+/* Memory in huge pages by name is taken at the start, beside; by default, as it is written. What is written
+ * meanwhile stays. */
+static void ram_takes_its_memory_at_the_start(void **state)
+{
+    const uint64_t len = 64 << 20;
+    uint64_t until = fl_now_ns() + 20 * FL_NS_PER_S;
+    struct fl_backend *backend;
+
+    assert_int_equal(open_spec("ram:64M,huge=1", &backend, NULL), 0);
+    for (uint64_t at = len; at >= 1 << 20; at -= 1 << 20)
+        ((uint8_t *)(uintptr_t)backend->mem)[at - 1] = (uint8_t)(at >> 20);
+    while (resident(backend->mem, len) < len && fl_now_ns() < until)
+        usleep(1000);
+    assert_int_equal(resident(backend->mem, len), len);
+    for (uint64_t at = 1 << 20; at <= len; at += 1 << 20)
+        assert_int_equal(backend->mem[at - 1], (uint8_t)(at >> 20));
+    assert_int_equal(backend->mem[0], 0);
+    fl_backend_close(backend);
+
+    assert_int_equal(open_spec("ram:64M", &backend, NULL), 0);
+    usleep(100000);
+    assert_int_equal(resident(backend->mem, len), 0);
+    fl_backend_close(backend);
+
+    /* Closed, and made smaller and larger, in the middle of it. */
+    assert_int_equal(open_spec("ram:1G,huge=1", &backend, NULL), 0);
+    assert_int_equal(backend->ops->resize(backend, 8 << 20, NULL), 0);
+    assert_int_equal(backend->ops->resize(backend, 256 << 20, NULL), 0);
+    for (uint64_t at = 0; at < 256 << 20; at += 1 << 20)
+        assert_int_equal(backend->mem[at], 0);
+    fl_backend_close(backend);
+}
+
 static void ram_names_its_limits(void **state)
 {
     struct fl_error err = {0};
@@ -482,7 +529,8 @@ int main(void)
         return 1;
     rc = FL_UNIT_RUN(cmocka_unit_test(every_kind_polled), cmocka_unit_test(every_kind_on_a_loop),
                      cmocka_unit_test(null_reads_zeroes), cmocka_unit_test(read_only_refuses_writes),
-                     cmocka_unit_test(ram_names_its_limits));
+                     cmocka_unit_test(ram_names_its_limits),
+                     cmocka_unit_test(ram_takes_its_memory_at_the_start));
     remove_dir();
     return rc;
 }
