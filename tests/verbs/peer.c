@@ -72,11 +72,20 @@ static int make_qp(struct peer *p)
                 .max_inline_data = p->options.max_inline},
         .qp_type = p->options.type,
     };
+    struct ibv_qp_init_attr_ex init_ex = {0};
+    memcpy(&init_ex, &init, sizeof(init)); /* its beginning, and comp_mask, which lies in the padding */
+    init_ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init_ex.pd = p->pd;
+    init_ex.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
+    p->qp = p->options.extended ? p->verbs->create_qp_ex(p->context, &init_ex)
+                                : p->verbs->create_qp(p->pd, &init);
+    return p->qp ? 0 : complain("create_qp");
+}
+
+static int to_init(struct peer *p)
+{
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS, .qkey = 0x11111111};
-    p->qp = p->verbs->create_qp(p->pd, &init);
-    if (!p->qp)
-        return complain("create_qp");
     if (p->verbs->modify_qp(p->qp, &attr,
                             IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
                                 (p->options.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)))
@@ -105,7 +114,7 @@ int peer_open(struct peer *p, const struct fl_verbs *verbs, const struct peer_op
     p->mr = p->cq ? verbs->reg_mr(p->pd, p->buf, options->len, ACCESS) : NULL;
     if (!p->mr)
         return complain("protection domain, completion queue, memory region");
-    if (make_qp(p))
+    if (make_qp(p) || to_init(p))
         return -1;
     p->mine.qpn = p->qp->qp_num;
     p->mine.psn = 0xffff00;
@@ -179,6 +188,13 @@ int peer_connect(struct peer *p, int fd)
     if (whole(fd, NULL, &p->mine, sizeof(p->mine)) || whole(fd, &p->other, NULL, sizeof(p->other)))
         return -1;
     return to_rts(p) || peer_meet(fd) ? -1 : 0;
+}
+
+int peer_join(struct peer *a, struct peer *b)
+{
+    a->other = b->mine;
+    b->other = a->mine;
+    return to_rts(a) || to_rts(b) ? -1 : 0;
 }
 
 void peer_close(struct peer *p)

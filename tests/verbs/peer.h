@@ -6,6 +6,7 @@
 #ifndef FL_TESTS_VERBS_PEER_H
 #define FL_TESTS_VERBS_PEER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "verbs/verbs.h"
@@ -18,6 +19,7 @@ struct peer_options {
     uint32_t depth; /* of the send and receive queues */
     uint32_t len;   /* of the buffer */
     uint32_t max_inline;
+    bool extended; /* the ibv_wr_* calls */
 };
 
 /* What one end tells the other */
@@ -44,6 +46,8 @@ struct peer {
 int peer_open(struct peer *p, const struct fl_verbs *verbs, const struct peer_options *options);
 /* Swaps cards over the socket, and goes to RTS. Both ends are ready when it returns. */
 int peer_connect(struct peer *p, int fd);
+/* Two ends of one process, to RTS. */
+int peer_join(struct peer *a, struct peer *b);
 void peer_close(struct peer *p);
 
 /* One byte there and one back: both ends are at the same place. */
