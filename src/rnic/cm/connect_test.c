@@ -341,8 +341,9 @@ static void slow_program_that_was_asked(void **state)
     assert_in_range(bed.now - told_at, 4096ull << 24, (4096ull << 24) + SECOND);
     move(&bed, A, FL_CM_REQ);
     move(&bed, B, FL_CM_MRA); /* still thinking */
-    give(&bed, A, &bed.last); /* one is enough */
     told_at = bed.now;
+    bed.now += 10 * SECOND;
+    give(&bed, A, &bed.last); /* one counts */
     wait_for(&bed, A);
     assert_in_range(bed.now - told_at, 4096ull << 24, (4096ull << 24) + SECOND);
     /* The peer knows our ID by the MRA, so the REJ names it. */

@@ -136,7 +136,8 @@ static void forged_requests(void **state)
     bed_fini(&bed);
 }
 
-/* Each message of a live connection, from another address or another queue pair than QP1 */
+/* Each message of a live connection, from another address, another queue pair than QP1, or to another address
+ */
 static void forged_messages(void **state)
 {
     static const uint16_t attrs[] = {FL_CM_REP, FL_CM_RTU, FL_CM_MRA, FL_CM_REJ, FL_CM_DREQ, FL_CM_DREP};
@@ -159,8 +160,10 @@ static void forged_messages(void **state)
             forged.local = bed.addr[!to];
             struct fl_cm_meta meta = {.local = forged.remote, .remote = forged.local, .src_qpn = 2};
             fl_cm_rx(bed.cm[to], &meta, &forged.mad, sizeof(forged.mad), bed.now);
+            forged.remote = v4(67); /* another address of ours */
+            give(&bed, to, &forged);
             expect_no_event(&bed);
-            assert_int_equal(fl_cm_stats(bed.cm[to])->nr_forged, 2);
+            assert_int_equal(fl_cm_stats(bed.cm[to])->nr_forged, 3);
         }
         expect_silence(&bed);
         give(&bed, A, &tx);

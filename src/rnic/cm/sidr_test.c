@@ -173,6 +173,25 @@ static void forged(void **state)
     bed_fini(&bed);
 }
 
+/* A peer counts its questions and its connections as it likes. */
+static void same_number_as_a_connection(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *a;
+    init(&bed, &a);
+    expect_tx(&bed, A, &bed.last, FL_CM_SIDR_REQ);
+    struct fl_cm_tx sidr = bed.last;
+    struct fl_cm_conn *conn[2];
+    conn[A] = begin(&bed);
+    move(&bed, A, FL_CM_REQ);
+    conn[B] = expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn;
+    sidr.mad.sidr_req.request_id = bed.last.mad.req.local_id;
+    give(&bed, B, &sidr);
+    assert_ptr_not_equal(expect_event(&bed, B, FL_CM_SIDR_REQUEST).conn, conn[B]);
+    assert_int_equal(fl_cm_stats(bed.cm[B])->nr_duplicates, 0);
+    bed_fini(&bed);
+}
+
 static void bounds(void **state)
 {
     struct bed bed;
@@ -203,5 +222,6 @@ int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(resolved), cmocka_unit_test(nobody_serves), cmocka_unit_test(refused),
                        cmocka_unit_test(no_answer), cmocka_unit_test(destroyed_while_it_asks),
-                       cmocka_unit_test(forged), cmocka_unit_test(bounds));
+                       cmocka_unit_test(forged), cmocka_unit_test(same_number_as_a_connection),
+                       cmocka_unit_test(bounds));
 }
