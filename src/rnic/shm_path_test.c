@@ -175,7 +175,10 @@ static void refusals_are_those_of_the_wire(void **state)
     tp_post(tp, IBV_WR_RDMA_WRITE, tp->plain, tp->plain_mr->lkey, 64, tp->other->pool_at + TP_LEN - 63,
             tp->other->pool_key, 0);
     assert_int_equal(tp_next(tp).status, IBV_WC_REM_ACCESS_ERR);
-    assert_int_equal(tp->qp->state, IBV_QPS_ERR);
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    assert_int_equal(fl_qp_query(tp->qp, &attr, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attr.qp_state, IBV_QPS_ERR);
     tp_close(tp);
 }
 
