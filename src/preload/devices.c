@@ -39,6 +39,19 @@ static int append(struct list *list, int n, struct ibv_device **from, int nr)
     return n;
 }
 
+bool fl_real_devices(void)
+{
+    const struct fl_verbs *below = fl_real_verbs();
+    int nr = 0;
+    bool found = false;
+    struct ibv_device **list = below ? below->get_device_list(&nr) : NULL;
+    for (int i = 0; i < nr; i++)
+        found = found || wanted(list[i]->name);
+    if (list)
+        below->free_device_list(list);
+    return found;
+}
+
 FL_EXPORT struct ibv_device **ibv_get_device_list(int *nr)
 {
     const struct fl_verbs *below = fl_real_verbs();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that look for libibverbs themselves (dlopen, then dlsym in that handle) would find the real one's
- * functions: they get this library's handle. All other calls go on to dlopen itself, and so that it sees the
- * caller, by whose place in memory it knows which paths to search.
+ * Programs that look for libibverbs or librdmacm themselves (dlopen, then dlsym in that handle) would find
+ * the real one's functions: they get this library's handle. All other calls go on to dlopen itself, and so
+ * that it sees the caller, by whose place in memory it knows which paths to search.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -49,7 +49,8 @@ __attribute__((noinline)) static dlopen_function real_dlopen(void)
 __attribute__((optimize("O2"))) FL_EXPORT void *dlopen(const char *file, int mode)
 {
     dlopen_function real = real_dlopen();
-    if (file && is_library(file, "libibverbs.so") && !is_ours(__builtin_return_address(0)))
+    if (file && (is_library(file, "libibverbs.so") || is_library(file, "librdmacm.so")) &&
+        !is_ours(__builtin_return_address(0)))
         return own_handle(mode, real);
     return real(file, mode);
 }

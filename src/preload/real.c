@@ -38,3 +38,9 @@ fl_real_function fl_real_find(const char *name)
     pthread_once(&real.once, find);
     return real.library ? (fl_real_function)dlsym(real.library, name) : NULL;
 }
+
+fl_real_function fl_real_find_cm(const char *name)
+{
+    void *library = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library ? (fl_real_function)dlsym(library, name) : NULL;
+}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose object is it? */
+#include <pthread.h>
+
+#include "base/log.h"
 #include "preload/preload.h"
 #include "rnic/verbs.h"
 
@@ -16,4 +19,25 @@ const struct fl_verbs *fl_verbs_of(const struct ibv_context *context)
 const struct fl_verbs *fl_verbs_of_device(const struct ibv_device *device)
 {
     return fl_device_is_soft(device) ? &fl_verbs_soft : fl_real_verbs();
+}
+
+static const struct fl_rdmacm *cm = &fl_rdmacm_soft;
+
+static void choose_cm(void)
+{
+    struct fl_error err = {0};
+    const struct fl_rdmacm *real;
+    if (!fl_real_devices())
+        return;
+    if (fl_rdmacm_hardware(&real, &err))
+        FL_WARN("the connection manager is the software RNIC's: %s", err.text);
+    else
+        cm = real;
+}
+
+const struct fl_rdmacm *fl_cm(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose_cm);
+    return cm;
 }

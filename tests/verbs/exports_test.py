@@ -50,8 +50,9 @@ def main():
                 faults.append(f"{name}: the document has the state '{state}'")
     faults += [f"{name} is exported, and the document does not know it" for name in sorted(set(ours) - set(states))]
     left = set(re.findall(r"\w+", re.search(r"Left to the real library: (.*?)\n\n", doc, re.S)[1]))
-    for real in glob.glob("/usr/lib/*/libibverbs.so.1")[:1]:
-        theirs = {n: v for n, v in exports(real).items() if v and v.startswith("IBVERBS_1.")}
+    for real in glob.glob("/usr/lib/*/libibverbs.so.1")[:1] + glob.glob("/usr/lib/*/librdmacm.so.1")[:1]:
+        theirs = {n: v for n, v in exports(real).items()
+                  if v and v.startswith(("IBVERBS_1.", "RDMACM_1.")) and (n.startswith("rdma_") or not n.startswith("r"))}
         for name in sorted(set(theirs) - left):
             if name not in ours:
                 faults.append(f"{name} of {real} is missing")
