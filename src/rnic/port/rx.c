@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "rnic/port/udp.h"
@@ -22,6 +24,7 @@ struct fl_udp_rx {
     struct sockaddr_in6 names[FL_UDP_RX_BATCH];
     union control controls[FL_UDP_RX_BATCH];
     int nr, at;                    /* of msgs, from the last call */
+    int want;                      /* how many to ask for: one does it for a packet now and then */
     bool drained;                  /* that call found the socket empty at its end: no other one now */
     uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
     struct fl_udp_datagram common; /* of msgs[at] */
@@ -33,6 +36,7 @@ struct fl_udp_rx *fl_udp_rx_create(void)
     struct fl_udp_rx *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
+    rx->want = 1;
     rx->bytes = malloc(FL_UDP_RX_BATCH * BUF_LEN);
     if (!rx->bytes) {
         free(rx);
@@ -97,14 +101,16 @@ static void read_control(struct fl_udp_rx *rx, struct msghdr *m, const struct so
     }
 }
 
+/* System calls are made past libc here: theirs are cancellation points, and no thread may end with the RNIC's
+ * lock held. */
 static bool receive(struct fl_udp_rx *rx, int fd, int *error)
 {
     rx->nr = rx->at = 0;
-    for (int i = 0; i < FL_UDP_RX_BATCH; i++) {
+    for (int i = 0; i < rx->want; i++) {
         rx->msgs[i].msg_hdr.msg_namelen = sizeof(rx->names[i]);
         rx->msgs[i].msg_hdr.msg_controllen = sizeof(rx->controls[i]);
     }
-    rx->nr = recvmmsg(fd, rx->msgs, FL_UDP_RX_BATCH, MSG_DONTWAIT, NULL);
+    rx->nr = (int)syscall(SYS_recvmmsg, fd, rx->msgs, rx->want, MSG_DONTWAIT, NULL);
     if (rx->nr > 0)
         return true;
     if (rx->nr < 0 && errno != EAGAIN && errno != EINTR)
@@ -133,6 +139,7 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
             if (!receive(rx, fd, error))
                 return false;
             rx->drained = rx->nr < FL_UDP_RX_BATCH;
+            rx->want = rx->nr > 1 || rx->want == 1 ? FL_UDP_RX_BATCH : 1;
             stats->nr_rx_calls++;
         }
         m = &rx->msgs[rx->at];

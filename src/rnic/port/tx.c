@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -231,7 +232,8 @@ static bool send_run(struct fl_udp_tx *tx, struct fl_port_stats *stats)
             prepare(tx, e, &out[nr], &msgs[nr].msg_hdr);
         }
         stats->nr_tx_calls++;
-        sent = sendmmsg(first->source->fd, msgs, nr, MSG_DONTWAIT);
+        sent = (int)syscall(SYS_sendmmsg, first->source->fd, msgs, nr,
+                            MSG_DONTWAIT); /* no cancellation point */
     }
     if (sent > 0) {
         forget(tx, (uint32_t)sent);
