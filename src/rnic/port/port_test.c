@@ -175,7 +175,7 @@ static void send_foreign(struct bed *b, const char *address, int tos, uint16_t i
     struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = htons(b->udp_port), .sin6_addr = gid};
     uint8_t bytes[12 + 32 + 4] = {0};
     uint16_t sport;
-    int fd = fl_udp_source(ip4 ? AF_INET : AF_INET6, &sport);
+    int fd = fl_udp_source(ip4 ? &fl_udp_any_ip4 : &in6addr_any, 0, 0, &sport);
     le32 icrc;
     assert_true(fd >= 0);
     fl_bth_set((struct fl_bth *)bytes, FL_IB_OPCODE(FL_IB_RC, FL_IB_SEND_ONLY), FL_IB_PKEY_DEFAULT, b->qpn, 5,

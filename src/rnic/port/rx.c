@@ -10,7 +10,9 @@
 #include "base/util.h"
 #include "rnic/port/udp.h"
 
-#define BUF_LEN (64u << 10)
+#define BUF_LEN    (64u << 10)
+#define NR_SINGLES 256
+#define NR_BURST   4
 
 union control {
     struct cmsghdr hdr;
@@ -23,8 +25,10 @@ struct fl_udp_rx {
     struct iovec iov[FL_UDP_RX_BATCH];
     struct sockaddr_in6 names[FL_UDP_RX_BATCH];
     union control controls[FL_UDP_RX_BATCH];
-    int nr, at;                    /* of msgs, from the last call */
-    int want;                      /* how many to ask for: one does it for a packet now and then */
+    int nr, at; /* of msgs, from the last call */
+    int want;   /* how many to ask for: one does it for a packet now and then */
+    bool gro;   /* the socket joins packets; singles: how many came alone since */
+    uint32_t singles;
     bool drained;                  /* that call found the socket empty at its end: no other one now */
     uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
     struct fl_udp_datagram common; /* of msgs[at] */
@@ -37,6 +41,7 @@ struct fl_udp_rx *fl_udp_rx_create(void)
     if (!rx)
         return NULL;
     rx->want = 1;
+    rx->gro = true; /* as fl_udp_listen() leaves it */
     rx->bytes = malloc(FL_UDP_RX_BATCH * BUF_LEN);
     if (!rx->bytes) {
         free(rx);
@@ -119,6 +124,16 @@ static bool receive(struct fl_udp_rx *rx, int fd, int *error)
     return false;
 }
 
+/* Joining packets is what makes long messages fast; but it costs each packet that comes alone some 0.4 us. */
+static void choose_gro(struct fl_udp_rx *rx, int fd)
+{
+    if (rx->gro ? rx->singles < NR_SINGLES : rx->nr < NR_BURST)
+        return;
+    rx->gro = !rx->gro;
+    rx->singles = 0;
+    (void)setsockopt(fd, IPPROTO_UDP, UDP_GRO, &(int){rx->gro}, sizeof(int));
+}
+
 bool fl_udp_rx_has_more(const struct fl_udp_rx *rx)
 {
     return rx->at < rx->nr;
@@ -141,12 +156,16 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
             rx->drained = rx->nr < FL_UDP_RX_BATCH;
             rx->want = rx->nr > 1 || rx->want == 1 ? FL_UDP_RX_BATCH : 1;
             stats->nr_rx_calls++;
+            rx->singles = rx->nr == 1 ? rx->singles + 1 : 0;
+            choose_gro(rx, fd);
         }
         m = &rx->msgs[rx->at];
         if (!rx->segment_len) {
             rx->offset = 0;
             read_control(rx, &m->msg_hdr, &rx->names[rx->at]);
-            if (!rx->segment_len)
+            if (rx->segment_len)
+                rx->singles = 0;
+            else
                 rx->segment_len = FL_MAX(m->msg_len, 1u);
         }
         len = FL_MIN(rx->segment_len, m->msg_len - rx->offset);

@@ -10,7 +10,6 @@
 #include "rnic/port/udp.h"
 
 #define BUFFER_LEN (8 << 20)
-#define TTL        64
 
 static void set(int fd, int level, int name, int value)
 {
@@ -70,22 +69,38 @@ int fl_udp_listen(uint16_t port)
     return fd;
 }
 
+const struct in6_addr fl_udp_any_ip4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+static int bind_to(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
+{
+    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *gid};
+    if (fl_udp_is_ip4(gid)) {
+        struct sockaddr_in *ip4 = (struct sockaddr_in *)&name;
+        *ip4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&ip4->sin_addr, &gid->s6_addr[12], sizeof(ip4->sin_addr));
+    } else if (IN6_IS_ADDR_LINKLOCAL(gid)) {
+        name.sin6_scope_id = scope_id;
+    }
+    return bind(fd, (const struct sockaddr *)&name, sizeof(name)) < 0 ? -errno : 0;
+}
+
 /* Annex A17: source ports of 0xc000 and above. Those are not reserved for us, so a few tries, and then any.
  */
-static int bind_source(int fd, int family)
+static int bind_source(int fd, const struct in6_addr *gid, uint32_t scope_id)
 {
     uint16_t at[8];
     if (getrandom(at, sizeof(at), 0) == sizeof(at)) {
         for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-            if (bind_any(fd, family, at[i] | 0xc000) == 0)
+            if (bind_to(fd, gid, scope_id, at[i] | 0xc000) == 0)
                 return 0;
         }
     }
-    return bind_any(fd, family, 0);
+    return bind_to(fd, gid, scope_id, 0);
 }
 
-int fl_udp_source(int family, uint16_t *port)
+int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t *port)
 {
+    int family = fl_udp_is_ip4(gid) ? AF_INET : AF_INET6;
     struct sockaddr_in6 addr;
     socklen_t len = sizeof(addr);
     int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
@@ -95,15 +110,17 @@ int fl_udp_source(int family, uint16_t *port)
      * With DF an unconnected IPv4 socket sends identification 0, which the ICRC covers. */
     if (family == AF_INET) {
         set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
-        set(fd, IPPROTO_IP, IP_TTL, TTL);
+        set(fd, IPPROTO_IP, IP_TTL, FL_UDP_TTL);
+        set(fd, IPPROTO_IP, IP_TOS, tos);
     } else {
         set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
         set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
-        set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, TTL);
+        set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, FL_UDP_TTL);
+        set(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
     }
     set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE);
     set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody should send here, and nobody reads */
-    rc = bind_source(fd, family);
+    rc = bind_source(fd, gid, scope_id);
     if (rc == 0 && getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
         rc = -errno;
     if (rc < 0) {

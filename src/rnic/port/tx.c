@@ -16,16 +16,25 @@
 #include "base/util.h"
 #include "rnic/port/udp.h"
 
-#define SOURCES      8     /* sockets, and so source ports, of a family */
+#define PORTS        8     /* source ports that flows spread over */
+#define SOURCES      64    /* sockets: of each source address, TOS and port */
 #define QUEUE        8     /* a power of two */
 #define BUF_LEN      65000 /* with all headers below 65535 */
 #define SEGMENTS_MAX 64    /* UDP_MAX_SEGMENTS of older kernels */
 #define ECT0         2
 #define ECN_MASK     3
 
+/* A socket that is bound to the address and has the TOS needs no control data for them, which costs as much
+ * as the packet. */
 struct source {
-    int fd; /* -1: not needed yet */
+    int fd;
     uint16_t port;
+    uint8_t slot; /* of PORTS */
+    uint8_t tos;
+    struct in6_addr sgid;
+    uint32_t scope_id;
+    bool bound; /* else it takes the address from control data: all others were in use, or it could not be
+                   bound */
     bool waits; /* in epoll */
 };
 
@@ -45,7 +54,10 @@ struct fl_udp_tx {
     uint64_t epoll_data;
     bool no_gso; /* this kernel or path refused it */
     uint32_t head, tail;
-    struct source sources[2][SOURCES]; /* IPv4, IPv6 */
+    struct source sources[SOURCES];
+    uint32_t nr_sources;
+    struct source *last;
+    struct source any[2]; /* IPv4, IPv6: for what comes after SOURCES */
     struct entry queue[QUEUE];
     uint8_t bytes[QUEUE][BUF_LEN];
 };
@@ -58,8 +70,7 @@ struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_
     tx->dport = dport;
     tx->epoll_fd = epoll_fd;
     tx->epoll_data = epoll_data;
-    for (int i = 0; i < SOURCES; i++)
-        tx->sources[0][i].fd = tx->sources[1][i].fd = -1;
+    tx->any[0].fd = tx->any[1].fd = -1;
     for (int i = 0; i < QUEUE; i++)
         tx->queue[i].bytes = tx->bytes[i];
     return tx;
@@ -67,11 +78,11 @@ struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_
 
 void fl_udp_tx_forget(struct fl_udp_tx *tx)
 {
-    for (int i = 0; i < SOURCES; i++) {
-        for (int family = 0; family < 2; family++) {
-            if (tx->sources[family][i].fd >= 0)
-                close(tx->sources[family][i].fd);
-        }
+    for (uint32_t i = 0; i < tx->nr_sources; i++)
+        close(tx->sources[i].fd);
+    for (int family = 0; family < 2; family++) {
+        if (tx->any[family].fd >= 0)
+            close(tx->any[family].fd);
     }
 }
 
@@ -82,12 +93,43 @@ void fl_udp_tx_destroy(struct fl_udp_tx *tx)
     free(tx);
 }
 
-static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow *flow)
+static bool is_source(const struct source *s, const struct fl_port_flow *flow, uint8_t tos)
 {
-    bool ip4 = fl_udp_is_ip4(&flow->dgid);
-    struct source *s = &tx->sources[ip4 ? 0 : 1][flow->entropy % SOURCES];
+    return s->slot == flow->entropy % PORTS && s->tos == tos && s->scope_id == flow->scope_id &&
+           !memcmp(&s->sgid, &flow->sgid, sizeof(s->sgid));
+}
+
+static struct source *add_source(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos)
+{
+    struct source *s = &tx->sources[tx->nr_sources];
+    *s = (struct source){.slot = (uint8_t)(flow->entropy % PORTS),
+                         .tos = tos,
+                         .sgid = flow->sgid,
+                         .scope_id = flow->scope_id,
+                         .bound = true};
+    s->fd = fl_udp_source(&flow->sgid, flow->scope_id, tos, &s->port);
     if (s->fd < 0)
-        s->fd = fl_udp_source(ip4 ? AF_INET : AF_INET6, &s->port);
+        return NULL;
+    tx->nr_sources++;
+    return s;
+}
+
+static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos)
+{
+    struct source *s = tx->last;
+    if (s && is_source(s, flow, tos))
+        return s;
+    for (s = tx->sources; s < tx->sources + tx->nr_sources; s++) {
+        if (is_source(s, flow, tos))
+            return tx->last = s;
+    }
+    s = tx->nr_sources < SOURCES ? add_source(tx, flow, tos) : NULL;
+    if (s)
+        return tx->last = s;
+    bool ip4 = fl_udp_is_ip4(&flow->dgid);
+    s = &tx->any[ip4 ? 0 : 1];
+    if (s->fd < 0)
+        s->fd = fl_udp_source(ip4 ? &fl_udp_any_ip4 : &in6addr_any, 0, 0, &s->port);
     return s->fd < 0 ? NULL : s;
 }
 
@@ -121,7 +163,7 @@ struct outgoing {
     union control control;
 };
 
-static void address_ip4(const struct fl_port_flow *flow, uint16_t dport, struct outgoing *out,
+static void address_ip4(const struct fl_port_flow *flow, uint16_t dport, bool bound, struct outgoing *out,
                         struct msghdr *m)
 {
     struct sockaddr_in *name = (struct sockaddr_in *)&out->name;
@@ -130,10 +172,11 @@ static void address_ip4(const struct fl_port_flow *flow, uint16_t dport, struct 
     memcpy(&name->sin_addr, &flow->dgid.s6_addr[12], sizeof(name->sin_addr));
     memcpy(&from.ipi_spec_dst, &flow->sgid.s6_addr[12], sizeof(from.ipi_spec_dst));
     m->msg_namelen = sizeof(*name);
-    add_control(m, IPPROTO_IP, IP_PKTINFO, &from, sizeof(from));
+    if (!bound)
+        add_control(m, IPPROTO_IP, IP_PKTINFO, &from, sizeof(from));
 }
 
-static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, struct outgoing *out,
+static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, bool bound, struct outgoing *out,
                         struct msghdr *m)
 {
     struct in6_pktinfo from = {.ipi6_addr = flow->sgid};
@@ -144,7 +187,8 @@ static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, struct 
         from.ipi6_ifindex = flow->scope_id;
     }
     m->msg_namelen = sizeof(out->name);
-    add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
+    if (!bound)
+        add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
 }
 
 static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct outgoing *out, struct msghdr *m)
@@ -158,12 +202,12 @@ static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct ou
     *m = (struct msghdr){
         .msg_name = &out->name, .msg_iov = &out->iov, .msg_iovlen = 1, .msg_control = &out->control};
     if (ip4)
-        address_ip4(flow, tx->dport, out, m);
+        address_ip4(flow, tx->dport, e->source->bound, out, m);
     else
-        address_ip6(flow, tx->dport, out, m);
-    if (tos)
+        address_ip6(flow, tx->dport, e->source->bound, out, m);
+    if (tos && !e->source->bound)
         add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof(tos));
-    if (ttl)
+    if (ttl && ttl != FL_UDP_TTL)
         add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TTL : IPV6_HOPLIMIT, &ttl, sizeof(ttl));
     if (e->nr_segments > 1)
         add_control(m, IPPROTO_UDP, UDP_SEGMENT, &segment_len, sizeof(segment_len));
@@ -297,14 +341,15 @@ bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const
     uint32_t len = packet->len + FL_IB_ICRC_LEN;
     uint8_t service = *(const uint8_t *)packet->iov[0].iov_base >> 5, tos = flow->tos & (uint8_t)~ECN_MASK,
             *p;
-    struct source *source = source_of(tx, flow);
+    struct source *source;
     struct entry *e;
+    if (service == FL_IB_RC || service == FL_IB_UC) /* those whose rate falls when marked */
+        tos |= ECT0;
+    source = source_of(tx, flow, tos);
     if (!source || len > FL_UDP_PACKET_MAX || fl_udp_is_ip4(&flow->sgid) != fl_udp_is_ip4(&flow->dgid)) {
         stats->nr_tx_dropped++;
         return true; /* it would never go */
     }
-    if (service == FL_IB_RC || service == FL_IB_UC) /* those whose rate falls when marked */
-        tos |= ECT0;
     e = place(tx, flow, tos, len, stats);
     if (!e)
         return false;

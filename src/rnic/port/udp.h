@@ -18,8 +18,13 @@ static inline bool fl_udp_is_ip4(const struct in6_addr *gid)
 
 /* Bound to port with everything on that the receiver wants to know; or negative errno. */
 int fl_udp_listen(uint16_t port);
-/* For sending, with a source port of its own in *port. */
-int fl_udp_source(int family, uint16_t *port);
+#define FL_UDP_TTL 64
+
+extern const struct in6_addr fl_udp_any_ip4;
+
+/* For sending from that address (the scope is that of a link-local one), with a source port of its own in
+ * *port. */
+int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t *port);
 
 /* ICRC of a packet (BTH to ICRC) as it would be with this identification (IPv4). */
 uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
