@@ -332,7 +332,7 @@ int fl_port_poll(struct fl_port *port, int max,
     while (nr < max) {
         int rc = -1;
         if (port->role == FL_ROLE_HUB)
-            rc = take_udp(port, &to);
+            rc = fl_udp_rx_rests(port->rx) ? -1 : take_udp(port, &to);
         else if (port->role == FL_ROLE_MEMBER)
             rc = take_ring(port, &to);
         /* What goes to others counts too: they must not keep the caller here. */

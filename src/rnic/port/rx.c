@@ -134,6 +134,14 @@ static void choose_gro(struct fl_udp_rx *rx, int fd)
     (void)setsockopt(fd, IPPROTO_UDP, UDP_GRO, &(int){rx->gro}, sizeof(int));
 }
 
+bool fl_udp_rx_rests(struct fl_udp_rx *rx)
+{
+    bool rests = rx->drained && rx->at == rx->nr;
+    if (rests)
+        rx->drained = false;
+    return rests;
+}
+
 bool fl_udp_rx_has_more(const struct fl_udp_rx *rx)
 {
     return rx->at < rx->nr;
@@ -147,10 +155,6 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
         struct mmsghdr *m;
         uint32_t len;
         if (rx->at == rx->nr) {
-            if (rx->drained) {
-                rx->drained = false;
-                return false;
-            }
             if (!receive(rx, fd, error))
                 return false;
             rx->drained = rx->nr < FL_UDP_RX_BATCH;

@@ -49,6 +49,9 @@ void fl_udp_rx_destroy(struct fl_udp_rx *rx);
 /* The next packet. False: none, or (*error) the socket is broken. It holds until the next call. */
 bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagram, int *error,
                     struct fl_port_stats *stats);
+/* The last system call brought less than was asked for, so it is no use to make another one just now. Once:
+ * then it is. */
+bool fl_udp_rx_rests(struct fl_udp_rx *rx);
 /* Packets are left from the last system call. */
 bool fl_udp_rx_has_more(const struct fl_udp_rx *rx);
 
