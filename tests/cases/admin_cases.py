@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Administration: Connect, listeners, namespaces, the discovery log and Identify, as hosts of all kinds meet them."""
+import os
 import socket
 import struct
 import tempfile
@@ -87,6 +88,36 @@ def case_A4_address_not_there_yet():
         late = [l for l in s.ctl("list")["listeners"] if "192.0.2.77" in l["url"]][0]
         assert late["state"] == "waiting for address" and late["reason"], late
         s.serves()
+
+
+def queues_of_loops(s):
+    loops = [q["loop"] for c in s.get("connections")["controllers"] for q in c["connections"] if q["queue"]]
+    return [loops.count(i) for i in range(len(s.get("status")["loops"]))]
+
+
+def case_queues_are_spread_over_cores():
+    """Each I/O queue goes to the loop that has the fewest; what leaves makes room."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        cpus *= 2
+    with Server("null:1G", args=("--cores", ",".join(map(str, cpus))), settle=False) as s:
+        hosts = [Controller(s.addr, NQN, hostnqn=f"{HOSTNQN}{i}", hostid=bytes([i + 1] * 16)) for i in range(3)]
+        for i in range(2):
+            for qid in range(1, 9):
+                assert hosts[i].io(qid).read(0, 8).status == OK
+                counts = queues_of_loops(s)
+                assert max(counts) - min(counts) <= 1, counts
+        for q in hosts[0].queues[::2]: # all on one loop
+            q.close()
+        wait_until("they are gone", lambda: sum(queues_of_loops(s)) == 12)
+        for qid in range(1, 5):
+            hosts[2].io(qid)
+        assert queues_of_loops(s) == [8, 8], queues_of_loops(s)
+        for h in hosts[1:]:
+            for q in h.queues:
+                assert q.read(0, 8).status == OK
+        for h in hosts:
+            h.close()
 
 
 # ---- namespaces ----

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements: what `farlane bench` says is what happened; an idle target costs nothing."""
 import json
+import re
 import resource
 import time
 
@@ -65,6 +66,29 @@ def case_D9_scaling_that_goes_down_fails():
         fell = rows[1]["iops"] < rows[0]["iops"]
         assert done.returncode == 0 or fell, (done.returncode, done.stderr, [r["iops"] for r in rows])
         assert done.returncode != 0 or rows[1]["iops"] > 0.9 * rows[0]["iops"], [r["iops"] for r in rows]
+
+
+def case_D9_idle_volumes_do_not_count():
+    """One busy volume and nine idle ones, each with a host: figures are of what was done, not a mean over who is there."""
+    with Server(*["null:1G"] * 10) as s:
+        idle = [Controller(s.addr, NQN, hostnqn=f"nqn.2026-01.org.example:idle{i}", hostid=bytes([i + 1] * 16)) for i in range(9)]
+        for i, c in enumerate(idle):
+            assert c.io().read(0, 8, nsid=i + 2).status == OK
+        before = {n["nsid"]: n["io"]["reads"] for n in s.get("namespaces")["namespaces"]}
+        rows, _, _ = bench(s.url, "--depth", "8", "--seconds", "0.5")
+        after = {n["nsid"]: n["io"]["reads"] - before[n["nsid"]] for n in s.get("namespaces")["namespaces"]}
+        assert len(rows) == 1 and rows[0]["url"] == s.url, rows
+        done = rows[0]["iops"] * rows[0]["seconds"]
+        assert done * 0.98 - 8 <= after[1], (rows[0], after)
+        assert all(n == 0 for nsid, n in after.items() if nsid != 1), after
+        # Nine rows that do nothing would make a tenth of it; Little's law holds for what one volume did.
+        if rows[0]["max_us"] < 50e3: # the job was not left waiting for a processor
+            assert 0.8 * 8 < rows[0]["iops"] * rows[0]["mean_us"] / 1e6 < 1.2 * 8, rows[0]
+        metrics = s.ctl("metrics").stdout
+        reads = {int(m[1]): float(m[2]) for m in re.finditer(r'farlane_namespace_reads_total\{[^}]*nsid="(\d+)"[^}]*\} ([0-9.e+]+)', metrics)}
+        assert len(reads) == 10 and reads[1] > 100 and all(reads[n] == 1 for n in range(2, 11)), reads
+        for c in idle:
+            c.close()
 
 
 def case_D10_idle_target():
