@@ -147,6 +147,30 @@ def test_a15_removed_host():
         refused("ctl", "--control", s.control, "host", "rm", HOST, status=NOT_FOUND, says=HOST)
 
 
+def test_host_that_is_refused_for_good_gives_up_at_once():
+    """It said nothing for ten minutes before: now what, who, and what to do."""
+    with Serve("--ns", "ram:16M", "--nqn", NQN, "--host", HOST) as s:
+        for command, says in ((["host", "rm", HOST], [f"does not allow this host, {HOST}, to use {NQN}", "let it be allowed there"]),
+                              (["subsystem", "rm", NQN], [f"has no subsystem {NQN}", "ask it for those that it has"])):
+            for job in (["bench", s.url, "--seconds", "600", "--depth", "4", "--wait", "sleep", "--ramp", "0"],
+                        ["read", s.url]):
+                if not s.get("/v1/hosts")["hosts"]:
+                    s.ctl("host", "add", HOST)
+                p = subprocess.Popen([EXE, *job, "--hostnqn", HOST], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False)
+                wait_until("the queue", lambda: s.get("/v1/status")["connections"] >= 2)
+                if job[0] == "read":
+                    p.stdout.read(1)
+                start = time.monotonic()
+                s.ctl(*command)
+                said = p.communicate(timeout=PATIENCE)[1].decode()
+                assert p.returncode == NOT_FOUND and time.monotonic() - start < PATIENCE, (job, p.returncode, said)
+                assert "given up as lost: the target refuses to take this host back" in said, (job, said)
+                for words in says:
+                    assert words in said.splitlines()[-1], (job, words, said)
+                if command[0] == "subsystem":
+                    break
+
+
 def test_a15_everybody_or_the_named():
     with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
         run("info", s.url, "--hostnqn", HOST)
