@@ -99,18 +99,7 @@ static const struct fl_conn_ops pair_conn_ops = {
 int fl_pair_create(const struct fl_listen_options *options, struct fl_pair **out)
 {
     struct fl_pair *pair = calloc(1, sizeof(*pair));
-    struct fl_tcp_target_options target = {
-        .conn_ops = &pair_conn_ops,
-        .handler = options->handler,
-        .loop = options->loop,
-        .pool = options->pool,
-        .kick = kick,
-        .hdgst = options->hdgst,
-        .ddgst = options->ddgst,
-        .max_h2c_len = options->max_h2c_len,
-        .maxr2t = options->maxr2t,
-        .pda = options->pda,
-    };
+    const struct fl_tcp_target_options target = fl_tcp_target_options_of(options, &pair_conn_ops, kick);
     int r;
 
     if (!pair)

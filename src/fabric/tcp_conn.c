@@ -446,18 +446,7 @@ static void name_ends(struct tcp_conn *c, const struct fl_addr *peer)
 int fl_tcp_conn_create(const struct fl_listen_options *options, int fd, const struct fl_addr *peer)
 {
     struct tcp_conn *c = calloc(1, sizeof(*c));
-    struct fl_tcp_target_options target = {
-        .conn_ops = &tcp_conn_ops,
-        .handler = options->handler,
-        .loop = options->loop,
-        .pool = options->pool,
-        .kick = kick,
-        .hdgst = options->hdgst,
-        .ddgst = options->ddgst,
-        .max_h2c_len = options->max_h2c_len,
-        .maxr2t = options->maxr2t,
-        .pda = options->pda,
-    };
+    const struct fl_tcp_target_options target = fl_tcp_target_options_of(options, &tcp_conn_ops, kick);
     int r;
 
     if (!c) {

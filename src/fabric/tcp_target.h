@@ -52,6 +52,25 @@ struct fl_tcp_target_options {
     uint32_t rx_cap;      /* 0: default */
 };
 
+/* As a listener has them, for a driver of its connections. */
+static inline struct fl_tcp_target_options fl_tcp_target_options_of(const struct fl_listen_options *o,
+                                                                    const struct fl_conn_ops *ops,
+                                                                    void (*kick)(struct fl_tcp_target *t))
+{
+    return (struct fl_tcp_target_options){
+        .conn_ops = ops,
+        .handler = o->handler,
+        .loop = o->loop,
+        .pool = o->pool,
+        .kick = kick,
+        .hdgst = o->hdgst,
+        .ddgst = o->ddgst,
+        .max_h2c_len = o->max_h2c_len,
+        .maxr2t = o->maxr2t,
+        .pda = o->pda,
+    };
+}
+
 struct fl_tcp_region { /* reserved memory, untouched until it is used */
     uint8_t *base;
     size_t len;
