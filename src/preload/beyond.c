@@ -2,6 +2,10 @@
 /* Functions that only hardware can do: the software RNIC's objects get what the manual pages have for that.
  */
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "preload/preload.h"
 
@@ -17,11 +21,20 @@ static void *not_supported(void)
     return NULL;
 }
 
+/* The real one takes any other descriptor for one, and falls over it. */
+static bool is_uverbs(int fd)
+{
+    static const char folder[] = "/dev/infiniband/";
+    char link[64], path[sizeof(folder)] = {0};
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof(path) - 1) == sizeof(path) - 1 && !strcmp(path, folder);
+}
+
 /* A context is shared by the kernel's descriptor of it; the software RNIC has none. */
 FL_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
     struct ibv_context *(*real)(int) = REAL("ibv_import_device", struct ibv_context * (*)(int));
-    return real ? real(cmd_fd) : not_supported();
+    return real && is_uverbs(cmd_fd) ? real(cmd_fd) : not_supported();
 }
 
 FL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
