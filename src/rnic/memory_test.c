@@ -289,7 +289,7 @@ static void test_window_type_2(void **state)
     allow_windows(tv);
     refused(tv, mw->rkey, at, 8); /* not bound yet */
     uint32_t key = ibv_inc_rkey(mw->rkey);
-    assert_int_equal(bind2(tv, mw, key, 256, 64, IBV_ACCESS_REMOTE_WRITE), 0);
+    assert_int_equal(bind2(tv, mw, key, 256, 64, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE), 0);
     tv_wait_ok(tv->b.scq, IBV_WC_BIND_MW);
     assert_int_equal(write_status(tv, key, at + 56, 8), IBV_WC_SUCCESS);
     assert_int_equal(fl_mr_dereg(tv->b.mr), EBUSY);

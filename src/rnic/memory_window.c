@@ -89,8 +89,8 @@ static int check_bind(const struct fl_qp *qp, const struct fl_key_entry *region,
         return type2 ? -EINVAL : 0;
     if (region->kind != FL_KEY_MR || region->pd != qp->pd_number || !(region->access & IBV_ACCESS_MW_BIND))
         return -EINVAL;
-    if (info->mw_access_flags & ~(remote_change | IBV_ACCESS_REMOTE_READ))
-        return -EINVAL;
+    if (info->mw_access_flags & ~(remote_change | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE))
+        return -EINVAL; /* the last means nothing here, and programs set it */
     if ((info->mw_access_flags & remote_change) && !(region->access & IBV_ACCESS_LOCAL_WRITE))
         return -EINVAL;
     if (info->addr < region->addr || !fl_range_fits(info->addr - region->addr, info->length, region->len))
