@@ -165,8 +165,13 @@ FL_LAYOUT_AT(fl_deth, src_qpn, 5);
  * being that after the BTH's PSN. Payload of a probe: a be32 that its SACK repeats. */
 struct fl_sack {
     be32 echo;
+    uint8_t rsvd4;
+    be24 answered; /* answers to READs and atomics before this PSN have been sent */
 };
-FL_LAYOUT_SIZE(fl_sack, 4);
+FL_LAYOUT_SIZE(fl_sack, 8);
+FL_LAYOUT_AT(fl_sack, echo, 0);
+FL_LAYOUT_AT(fl_sack, rsvd4, 4);
+FL_LAYOUT_AT(fl_sack, answered, 5);
 
 /* AETH syndrome (9.7.5.2.1): kind in bits 6 and 5, value in bits 4 to 0 */
 enum fl_aeth_kind {

@@ -190,6 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                                 .max_rd_atomic = 2,
                                 .max_dest_rd_atomic = 3,
                                 .window = 8,
+                                .read_piece = kind & 0x10 ? 2 : 0,
                                 .selective = selective,
                                 .nr_paths = selective && kind & 0x20 ? 4 : 1};
     struct fl_roce_qp qp;

@@ -37,8 +37,8 @@ void fl_roce_send_done(struct fl_roce_qp *qp, enum ibv_wc_status status)
         .qp_num = qp->cap.qpn,
     };
     bool told = status != IBV_WC_SUCCESS || qp->cap.sq_sig_all || (wqe->wr.send_flags & IBV_SEND_SIGNALED);
-    if (wqe->started && fl_roce_is_rd(wqe))
-        req->nr_rd--;
+    req->nr_rd -= wqe->nr_asked;
+    wqe->nr_asked = 0;
     if (req->cur == req->head)
         req->cur++;
     req->head++;
@@ -251,10 +251,12 @@ static struct fl_roce_swqe *answered(struct fl_roce_qp *qp, const struct fl_ib_p
         }
         return head;
     }
-    if (qp->state == IBV_QPS_ERR || req->head == req->cur)
+    if (qp->state == IBV_QPS_ERR || req->head == req->tail)
         return NULL;
     struct fl_roce_swqe *head = fl_roce_swqe_at(qp, req->head);
-    if (!head->started || !fl_roce_is_rd(head) || head->first_psn != packet->psn) {
+    if (!head->started)
+        return NULL;
+    if (!fl_roce_is_rd(head) || head->first_psn != packet->psn) {
         fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR); /* data for something that asked for none */
         return NULL;
     }
@@ -275,9 +277,10 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
         return;
     bool last = wqe->nr_done + 1 == wqe->nr_psn;
     uint32_t offset = wqe->nr_done * qp->mtu, want = last ? wqe->len - offset : qp->mtu;
+    bool ends = wqe->nr_done + 1 == fl_roce_piece_end(qp, wqe, wqe->nr_done);
     /* Whether it is called first or middle depends on the request that it answers, which may be an older one.
      */
-    if (wqe->wr.opcode != IBV_WR_RDMA_READ || !(packet->op->attr & FL_IB_ENDS) != !last ||
+    if (wqe->wr.opcode != IBV_WR_RDMA_READ || !(packet->op->attr & FL_IB_ENDS) != !ends ||
         packet->payload_len != want) {
         fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR);
         return;
@@ -291,6 +294,7 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
         finish(qp, wqe, now);
         return;
     }
+    fl_roce_piece_done(qp, wqe, wqe->nr_done);
     fl_roce_progress(qp, fl_psn_add(wqe->first_psn, wqe->nr_done), now);
     follow(qp);
 }

@@ -58,6 +58,22 @@ static inline bool fl_roce_is_rd(const struct fl_roce_swqe *wqe) /* has a respon
 {
     return wqe->wr.opcode == IBV_WR_RDMA_READ || fl_roce_is_atomic(wqe);
 }
+/* A long READ is asked for in pieces, so that its answers are bounded like all else that is on its way: the
+ * piece that index i belongs to ends before this one. */
+static inline uint32_t fl_roce_piece_end(const struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe,
+                                         uint32_t i)
+{
+    uint32_t end = i - i % qp->read_piece + qp->read_piece;
+    return end < wqe->nr_psn ? end : wqe->nr_psn;
+}
+/* All before index i of it have been answered. */
+static inline void fl_roce_piece_done(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe, uint32_t i)
+{
+    if (i % qp->read_piece || !wqe->nr_asked)
+        return;
+    wqe->nr_asked--;
+    qp->req.nr_rd--;
+}
 
 /* One packet at psn: SEND or WRITE, atomic, READ request for the nr answers from psn on. False: our own
  * memory does not open, and the request has failed. */

@@ -7,6 +7,8 @@
 #include "rnic/roce/parts.h"
 
 #define WINDOW_DEFAULT 512
+#define READ_PIECE     64
+#define PIECES_LEAST   4 /* on their way, else each would wait for the one before */
 
 #ifdef FL_ROCE_FAULTS
 int fl_roce_fault;
@@ -128,7 +130,7 @@ static int enter_rtr(struct fl_roce_qp *qp, const struct fl_roce_attr *attr)
 static int enter_rts(struct fl_roce_qp *qp, const struct fl_roce_attr *attr)
 {
     if (attr->sq_psn > FL_IB_QPN_MASK || attr->timeout > 31 || attr->retry_cnt > 7 || attr->rnr_retry > 7 ||
-        attr->max_rd_atomic > FL_ROCE_RD_MAX || attr->window > WINDOW_MAX)
+        attr->max_rd_atomic > FL_ROCE_RD_MAX || attr->window > WINDOW_MAX || attr->read_piece > WINDOW_MAX)
         return -EINVAL;
     qp->attr.sq_psn = attr->sq_psn;
     qp->attr.timeout = attr->timeout;
@@ -137,6 +139,9 @@ static int enter_rts(struct fl_roce_qp *qp, const struct fl_roce_attr *attr)
     qp->attr.max_rd_atomic = attr->max_rd_atomic;
     qp->attr.window = attr->window ? attr->window : WINDOW_DEFAULT;
     qp->timeout_ns = fl_ib_ack_timeout_ns(attr->timeout);
+    qp->read_piece = attr->read_piece                      ? attr->read_piece
+                     : attr->max_rd_atomic >= PIECES_LEAST ? READ_PIECE
+                                                           : FL_ROCE_MSG_MAX;
     qp->cc = (struct fl_roce_congestion){.line_rate = attr->line_rate};
     fl_roce_requester_reset(qp);
     return 0;

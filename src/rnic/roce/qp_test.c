@@ -116,6 +116,45 @@ static void v2_zero_length_operations(void **state)
     }
 }
 
+/* Each piece is a READ request of its own, and counts as one; what has a fence waits for all of them. */
+static void long_read_in_pieces(void **state)
+{
+    for (int selective = 0; selective < 2; selective++) {
+        struct pair *p = pair_new();
+        p->attr.read_piece = 2;
+        p->attr.max_rd_atomic = 2;
+        p->attr.selective = selective;
+        assert_int_equal(fl_roce_pool_init(&p->pool, 8), 0);
+        p->cap.pool = &p->pool;
+        pair_up(p);
+        post(&p->a, 1, IBV_WR_RDMA_READ, 0, 4 * 1024 + 5, 20000);
+        struct ibv_send_wr wr = {.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_FENCE};
+        assert_int_equal(fl_roce_qp_post_send(&p->a.qp, &wr), 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct sent *ask = take(p, &p->a);
+            assert_int_equal(ask->view.psn, 100 + 2 * i);
+            assert_int_equal(be32_get(fl_ib_reth(&ask->view)->dma_len), 2048);
+            assert_int_equal(be64_get(fl_ib_reth(&ask->view)->va), 20000 + 2048 * i);
+            give(p, ask);
+        }
+        assert_null(take(p, &p->a)); /* max_rd_atomic */
+        give(p, take(p, &p->b));
+        assert_null(take(p, &p->a));
+        give(p, take(p, &p->b));
+        struct sent *last = take(p, &p->a);
+        assert_int_equal(last->view.psn, 104);
+        assert_int_equal(be32_get(fl_ib_reth(&last->view)->dma_len), 5);
+        assert_null(take(p, &p->a)); /* the fence */
+        give(p, last);
+        settle(p);
+        expect_wc(&p->a, 0, 1, IBV_WC_SUCCESS);
+        expect_wc(&p->a, 1, 2, IBV_WC_SUCCESS);
+        assert_memory_equal(p->a.mem, p->b.mem + 20000, 4 * 1024 + 5);
+        assert_int_equal(p->a.qp.req.nr_rd, 0);
+        pair_free(p);
+    }
+}
+
 /* V1: the sum counts. */
 static void inline_list(void **state)
 {
@@ -417,12 +456,12 @@ static void unreliable_connection(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(packets_equal_those_of_linux),
-                       cmocka_unit_test(every_mtu_and_the_psn_wrap),
-                       cmocka_unit_test(v2_zero_length_operations), cmocka_unit_test(inline_list),
-                       cmocka_unit_test(posting_in_every_state), cmocka_unit_test(posts_refused),
-                       cmocka_unit_test(acknowledgements_coalesce), cmocka_unit_test(send_queue_drains),
-                       cmocka_unit_test(unsignaled_and_solicited), cmocka_unit_test(invalidation),
-                       cmocka_unit_test(atomics), cmocka_unit_test(shared_receive_queue),
-                       cmocka_unit_test(datagrams), cmocka_unit_test(unreliable_connection));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(packets_equal_those_of_linux), cmocka_unit_test(every_mtu_and_the_psn_wrap),
+        cmocka_unit_test(v2_zero_length_operations), cmocka_unit_test(long_read_in_pieces),
+        cmocka_unit_test(inline_list), cmocka_unit_test(posting_in_every_state),
+        cmocka_unit_test(posts_refused), cmocka_unit_test(acknowledgements_coalesce),
+        cmocka_unit_test(send_queue_drains), cmocka_unit_test(unsignaled_and_solicited),
+        cmocka_unit_test(invalidation), cmocka_unit_test(atomics), cmocka_unit_test(shared_receive_queue),
+        cmocka_unit_test(datagrams), cmocka_unit_test(unreliable_connection));
 }

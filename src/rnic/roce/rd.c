@@ -135,7 +135,7 @@ static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         return;
     }
     rd->va = be64_get(reth->va) - skip;
-    rd->replay = rd->replay || !rd->pending;
+    rd->replay = rd->replay || !rd->pending || i < rd->next; /* the first answers may have come already */
     rd->next = rd->start = i;
     rd->end = rd->pending && rd->end > end ? rd->end : end;
     rd->pending = true;

@@ -101,7 +101,8 @@ int fl_roce_qp_post_send(struct fl_roce_qp *qp, const struct ibv_send_wr *wr)
     wqe->wr = *wr;
     wqe->len = (uint32_t)len;
     wqe->nr_done = wqe->first_psn = wqe->nr_psn = 0;
-    wqe->started = wqe->heard = false;
+    wqe->started = false;
+    wqe->nr_asked = 0;
     wqe->is_inline = wr->send_flags & IBV_SEND_INLINE;
     wqe->status = IBV_WC_SUCCESS;
     copy_data(wqe, wr);
@@ -138,8 +139,7 @@ static bool start(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)
         return false; /* 10.8.3.3: earlier READs and atomics first */
     if (fl_roce_is_local(wqe))
         return run_local(qp, wqe);
-    bool rd = fl_roce_is_rd(wqe);
-    if (rd && req->nr_rd >= qp->attr.max_rd_atomic)
+    if (fl_roce_is_rd(wqe) && req->nr_rd >= qp->attr.max_rd_atomic)
         return false;
     uint32_t nr = fl_roce_is_atomic(wqe) ? 1 : fl_ib_nr_packets(wqe->len, qp->mtu);
     if ((uint32_t)fl_psn_diff(req->psn_next, req->psn_una) + nr >= 1u << 23)
@@ -147,7 +147,6 @@ static bool start(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)
     wqe->first_psn = req->psn_next;
     wqe->nr_psn = nr;
     wqe->started = true;
-    req->nr_rd += rd;
     return true;
 }
 
@@ -356,8 +355,14 @@ static bool send_next(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx
     if (!wqe)
         return false;
     uint32_t psn = req->psn_next, i = fl_psn_add(psn, -wqe->first_psn);
-    uint32_t nr = wqe->wr.opcode == IBV_WR_RDMA_READ ? wqe->nr_psn - i : 1;
+    uint32_t nr = wqe->wr.opcode == IBV_WR_RDMA_READ ? fl_roce_piece_end(qp, wqe, i) - i : 1;
     bool again = fl_psn_diff(req->psn_max, psn) > 0, last = i + nr == wqe->nr_psn;
+    if (fl_roce_is_rd(wqe) && !again) {
+        if (req->nr_rd >= qp->attr.max_rd_atomic)
+            return false; /* for the next piece, too, an earlier one must have ended */
+        req->nr_rd++;
+        wqe->nr_asked++;
+    }
     if (!fl_roce_put_request(qp, wqe, psn, nr, tx))
         return false;
     qp->stats.nr_resent += again;

@@ -22,18 +22,23 @@ static void put_ack(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t psn, 
 }
 
 /* What has come, and what lies here of what follows it */
-static void put_sack(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
+static void put_sack(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool echo)
 {
     struct fl_roce_selective *sel = qp->sel;
     uint32_t nr = fl_roce_put_bitmap(qp, sel->sack.bits), len = sizeof(sel->sack.head) + nr * sizeof(be32);
-    sel->sack.head.echo = be32_of(sel->echo);
+    const struct fl_roce_rd *rd = fl_roce_rd_pending(qp);
+    uint32_t answered = rd ? fl_psn_add(rd->first_psn, rd->next) : qp->resp.epsn;
+    sel->sack.head = (struct fl_sack){.echo = be32_of(echo ? sel->echo : 0), .answered = be24_of(answered)};
     fl_roce_tx_begin(tx, FL_IB_OPCODE_SACK, qp, fl_psn_add(qp->resp.epsn, UINT32_MAX));
     put_aeth(tx, fl_ib_opcodes[FL_IB_OPCODE_SACK].aeth, ack_syndrome, qp->resp.msn);
     tx->iov[tx->nr_iov++] = (struct iovec){&sel->sack, len};
     tx->path = fl_roce_path_of(qp, sel->answer_turn);
     fl_roce_tx_end(qp, tx, len);
-    sel->answer_turn += sel->echo_due; /* answers sent again go ahead of the echo, on its path */
-    sel->echo_due = false;
+    qp->stats.nr_acks++;
+    if (echo) {
+        sel->answer_turn++; /* answers sent again go ahead of the echo, on its path */
+        sel->echo_due = false;
+    }
 }
 
 static void put_atomic(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd)
@@ -106,8 +111,7 @@ static int put_pending(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_r
     tx->path = fl_roce_path_of(qp, *psn);
     rd->next++;
     rd->pending = rd->kind == FL_ROCE_RD_READ && rd->next != rd->end;
-    bool told = !fl_roce_selective_on(qp) || (!qp->sel->nr_held && !qp->sel->echo_due);
-    if (told && resp->ack_pending && fl_psn_diff(*psn, resp->ack_psn) >= 0) {
+    if (resp->ack_pending && fl_psn_diff(*psn, resp->ack_psn) >= 0) {
         resp->ack_pending = false;
         qp->stats.nr_coalesced++;
     }
@@ -134,11 +138,21 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
         return true;
     }
     bool selective = fl_roce_selective_on(qp);
+    if (selective && resp->ack_pending && qp->sel->nr_held) {
+        resp->ack_pending = false; /* what is missing is told at once, also ahead of a long answer */
+        put_sack(qp, tx, false);
+        return true;
+    }
     struct fl_roce_rd *rd = fl_roce_rd_pending(qp);
     if ((rd || (selective && qp->sel->nr_again)) && !open)
         return false; /* an ACK must not pass it */
     uint32_t psn;
     int r = selective ? put_again(qp, tx, &psn) : 0;
+    if (!r && selective && qp->sel->echo_due) {
+        resp->ack_pending = false;
+        put_sack(qp, tx, true);
+        return true;
+    }
     if (!r && rd)
         r = put_pending(qp, tx, rd, &psn);
     if (r > 0)
@@ -158,12 +172,9 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
             qp->stats.nr_nak_tx[fl_aeth_value(resp->nak_syndrome)]++;
         return true;
     }
-    if (resp->ack_pending || (selective && qp->sel->echo_due)) {
+    if (resp->ack_pending) {
         resp->ack_pending = false;
-        if (selective && (qp->sel->nr_held || qp->sel->echo_due))
-            put_sack(qp, tx);
-        else
-            put_ack(qp, tx, resp->ack_psn, ack_syndrome);
+        put_ack(qp, tx, resp->ack_psn, ack_syndrome);
         qp->stats.nr_acks++;
         return true;
     }

@@ -135,6 +135,7 @@ struct fl_roce_attr {
     uint8_t max_rd_atomic;      /* that we have on their way */
     uint8_t max_dest_rd_atomic; /* that the peer may have, at most that of the cap */
     uint32_t window;            /* packets not yet acknowledged at most, 0: default */
+    uint32_t read_piece;        /* a longer READ is asked for in pieces of so many packets; 0: default */
     uint64_t line_rate;         /* of the port, bytes a second; 0: FL_ROCE_LINE_RATE */
     /* Set on the way to RTR, RC, the same at both ends. Only between two farlane peers that agreed on it:
      * others know nothing of it. */
@@ -192,8 +193,8 @@ struct fl_roce_swqe {
     uint32_t first_psn, nr_psn; /* from its start on */
     uint32_t nr_done;           /* READ: responses that came, in order */
     bool started, is_inline;
-    bool heard;     /* selective, READ: the request is known to have arrived */
-    uint8_t status; /* enum ibv_wc_status of a fault found here while sending */
+    uint16_t nr_asked; /* READ, atomic: requests on their way */
+    uint8_t status;    /* enum ibv_wc_status of a fault found here while sending */
 };
 
 struct fl_roce_requester {
@@ -206,7 +207,7 @@ struct fl_roce_requester {
     uint32_t psn_max;  /* never sent yet */
     uint32_t window;   /* packets on their way: attr.window, or less while much is lost */
     uint32_t nr_moved, nr_missed, nr_since_back;
-    uint32_t nr_rd; /* READs and atomics on their way */
+    uint32_t nr_rd; /* READ requests and atomics on their way */
     uint32_t nr_unasked;
     uint8_t retry_left, rnr_left;
     bool retrying; /* gone back, and nothing new acknowledged since */
@@ -271,6 +272,7 @@ struct fl_roce_selective {
     uint64_t lost[FL_ROCE_SPAN_WORDS];   /* to be sent, or asked for, again */
     uint64_t fresh[FL_ROCE_SPAN_WORDS];  /* that was done since the last probe */
     uint64_t closed[FL_ROCE_SPAN_WORDS]; /* ... before it: the answer to the probe judges them */
+    uint64_t heard[FL_ROCE_SPAN_WORDS];  /* this READ request is at the peer */
     uint32_t psn_heard;                  /* the peer has executed all requests before it */
     uint32_t nr_out;                     /* sent, and neither seen nor lost */
     uint32_t nr_lost, nr_fresh, nr_closed;
@@ -312,6 +314,7 @@ struct fl_roce_qp {
     /* private */
     uint32_t mtu;
     uint64_t timeout_ns;
+    uint32_t read_piece; /* answers that one READ request asks for, at most */
     struct fl_roce_rq *rq, own_rq;
     struct fl_roce_requester req;
     struct fl_roce_responder resp;

@@ -26,6 +26,7 @@ void fl_roce_selective_reset(struct fl_roce_qp *qp)
     memset(sel->lost, 0, sizeof(sel->lost));
     memset(sel->fresh, 0, sizeof(sel->fresh));
     memset(sel->closed, 0, sizeof(sel->closed));
+    memset(sel->heard, 0, sizeof(sel->heard));
     sel->psn_heard = qp->attr.sq_psn;
     for (int i = 0; i < FL_ROCE_PATHS_MAX; i++)
         sel->high[i] = sel->high_read[i] = fl_psn_add(qp->attr.sq_psn, UINT32_MAX);
@@ -119,8 +120,8 @@ static void sample(struct fl_roce_selective *sel, uint64_t ns)
 void fl_roce_selective_timed(struct fl_roce_qp *qp, uint32_t psn, uint64_t now)
 {
     struct fl_roce_selective *sel = qp->sel;
-    if (sel->timed)
-        return;
+    if (sel->timed || (sel->srtt && fl_roce_is_rd(find(qp, psn))))
+        return; /* the answers to a READ may wait behind others */
     sel->timed = true;
     sel->timed_psn = psn;
     sel->timed_at = now;
@@ -184,16 +185,28 @@ static void mark_seen(struct fl_roce_qp *qp, uint32_t psn)
     leave_rounds(sel, psn);
 }
 
-/* The request for data arrived; the data are on their way. */
-static void mark_heard(struct fl_roce_qp *qp, struct fl_roce_swqe *wqe)
+/* Where the request lies that asked for this answer: of a READ, for its piece */
+static uint32_t asked_at(const struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe, uint32_t psn)
 {
-    if (wqe->heard)
+    uint32_t i = fl_psn_add(psn, -wqe->first_psn);
+    return fl_psn_add(wqe->first_psn, i - i % qp->read_piece);
+}
+
+/* Is that request known to have arrived? */
+static bool is_heard(const struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe, uint32_t psn)
+{
+    uint32_t at = asked_at(qp, wqe, psn);
+    return !is_unheard(qp, at) || fl_bit(qp->sel->heard, at);
+}
+
+/* It arrived; the data are on their way. */
+static void mark_heard(struct fl_roce_qp *qp, uint32_t at)
+{
+    if (!is_tracked(qp, at) || fl_bit(qp->sel->heard, at))
         return;
-    wqe->heard = true;
-    if (!is_tracked(qp, wqe->first_psn))
-        return;
-    unmark_lost(qp->sel, wqe->first_psn);
-    leave_rounds(qp->sel, wqe->first_psn);
+    fl_bit_set(qp->sel->heard, at);
+    unmark_lost(qp->sel, at);
+    leave_rounds(qp->sel, at);
 }
 
 /* All requests before `upto` have been executed. */
@@ -206,11 +219,13 @@ static void hear(struct fl_roce_qp *qp, uint32_t upto, uint64_t now)
     }
     while (fl_psn_diff(upto, sel->psn_heard) > 0) {
         struct fl_roce_swqe *wqe = find(qp, sel->psn_heard);
-        uint32_t end = fl_psn_add(wqe->first_psn, wqe->nr_psn);
+        bool rd = fl_roce_is_rd(wqe);
+        uint32_t i = fl_psn_add(sel->psn_heard, -wqe->first_psn);
+        uint32_t end = fl_psn_add(wqe->first_psn, rd ? fl_roce_piece_end(qp, wqe, i) : wqe->nr_psn);
         if (fl_psn_diff(end, upto) > 0)
             end = upto;
-        if (fl_roce_is_rd(wqe))
-            mark_heard(qp, wqe);
+        if (rd)
+            mark_heard(qp, asked_at(qp, wqe, sel->psn_heard));
         else
             for (uint32_t psn = sel->psn_heard; psn != end; psn = fl_psn_add(psn, 1))
                 mark_seen(qp, psn);
@@ -226,8 +241,8 @@ static bool may_be_lost(struct fl_roce_qp *qp, uint32_t psn, bool of_read)
         return false;
     struct fl_roce_swqe *wqe = find(qp, psn);
     if (of_read)
-        return wqe->wr.opcode == IBV_WR_RDMA_READ && wqe->heard;
-    return !fl_roce_is_rd(wqe) || (psn == wqe->first_psn && !wqe->heard);
+        return wqe->wr.opcode == IBV_WR_RDMA_READ && is_heard(qp, wqe, psn);
+    return !fl_roce_is_rd(wqe) || (psn == asked_at(qp, wqe, psn) && !is_heard(qp, wqe, psn));
 }
 
 /* The newest on its path that has arrived: psn, sent once. */
@@ -260,8 +275,8 @@ static void take_bit(struct fl_roce_qp *qp, uint32_t psn, uint64_t now)
     bool once = !in_round(sel, psn);
     if (!fl_roce_is_rd(wqe))
         mark_seen(qp, psn);
-    else if (psn == wqe->first_psn && !wqe->heard)
-        mark_heard(qp, wqe);
+    else if (psn == asked_at(qp, wqe, psn) && !is_heard(qp, wqe, psn))
+        mark_heard(qp, psn);
     else
         return;
     if (sel->timed && psn == sel->timed_psn) {
@@ -272,8 +287,20 @@ static void take_bit(struct fl_roce_qp *qp, uint32_t psn, uint64_t now)
         raise(qp, psn, false);
 }
 
+/* Not there when the probe came. A READ request is missing while it was not heard, and its answers when they
+ * have been sent. */
+static bool is_missing(struct fl_roce_qp *qp, uint32_t psn, uint32_t answered)
+{
+    struct fl_roce_swqe *wqe = find(qp, psn);
+    if (!fl_roce_is_rd(wqe))
+        return true;
+    if (!is_heard(qp, wqe, psn))
+        return psn == asked_at(qp, wqe, psn);
+    return fl_psn_diff(psn, answered) < 0;
+}
+
 /* The peer has answered the probe: what went before it and is not there is lost. */
-static void judge_round(struct fl_roce_qp *qp, uint32_t upto, uint64_t now)
+static void judge_round(struct fl_roce_qp *qp, uint32_t upto, uint32_t answered, uint64_t now)
 {
     struct fl_roce_selective *sel = qp->sel;
     uint32_t una = qp->req.psn_una, nr = nr_tracked(qp);
@@ -281,10 +308,8 @@ static void judge_round(struct fl_roce_qp *qp, uint32_t upto, uint64_t now)
     sample(sel, now - sel->probe_at);
     for (uint32_t i = 0; sel->nr_closed && (i += fl_bits_next(sel->closed, una + i, nr - i)) < nr; i++) {
         uint32_t psn = fl_psn_add(una, i);
-        struct fl_roce_swqe *wqe = find(qp, psn);
         leave_rounds(sel, psn);
-        /* Before its request was heard no other part of a READ can be missing. */
-        if (!fl_bit(sel->seen, psn) && (!fl_roce_is_rd(wqe) || wqe->heard || psn == wqe->first_psn))
+        if (!fl_bit(sel->seen, psn) && is_missing(qp, psn, answered))
             mark_lost(qp, psn);
     }
     /* It comes next, and the peer has told before that it lies there: it waits for a receive (RNR). */
@@ -315,7 +340,7 @@ static void take_sack(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
             take_bit(qp, fl_psn_add(psn, (uint32_t)__builtin_ctz(word)), now);
     }
     if (sel->probing && be32_get(head.echo) == sel->probe)
-        judge_round(qp, upto, now);
+        judge_round(qp, upto, be24_get(head.answered), now);
 }
 
 /* Moves psn_una, and completes what lies behind it. */
@@ -334,7 +359,10 @@ static void advance(struct fl_roce_qp *qp, uint64_t now)
         while (psn != end && ((rd && !FAULT(14)) || FAULT(12) ? fl_bit(sel->seen, psn)
                                                               : fl_psn_diff(sel->psn_heard, psn) > 0)) {
             fl_bit_clear(sel->seen, psn);
+            fl_bit_clear(sel->heard, psn);
             psn = fl_psn_add(psn, 1);
+            if (rd && psn != end)
+                fl_roce_piece_done(qp, wqe, fl_psn_add(psn, -wqe->first_psn));
         }
         req->psn_una = psn;
         if (psn != end)
@@ -447,8 +475,9 @@ void fl_roce_selective_response(struct fl_roce_qp *qp, const struct fl_ib_packet
     enum fl_aeth_kind kind = data ? FL_AETH_ACK : fl_aeth_kind(fl_ib_aeth(packet)->syndrome);
     if (data) {
         struct fl_roce_swqe *wqe = find(qp, psn); /* executed, and so all before it */
+        uint32_t i = fl_psn_add(psn, -wqe->first_psn);
         if (fl_roce_is_rd(wqe))
-            hear(qp, fl_psn_add(wqe->first_psn, wqe->nr_psn), now);
+            hear(qp, fl_psn_add(wqe->first_psn, fl_roce_piece_end(qp, wqe, i)), now);
     } else if (kind == FL_AETH_ACK) {
         hear(qp, fl_psn_add(psn, 1), now);
     } else if (at > 0) {
@@ -491,12 +520,11 @@ static bool put_lost(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
     uint32_t psn = fl_psn_add(qp->req.psn_una, i);
     struct fl_roce_swqe *wqe = find(qp, psn);
     if (wqe->wr.opcode == IBV_WR_RDMA_READ) {
-        uint32_t left = wqe->nr_psn - fl_psn_add(psn, -wqe->first_psn);
-        ask = left;
-        while (wqe->heard && nr < left && i + nr < span && fl_bit(sel->lost, psn + nr))
+        uint32_t at = fl_psn_add(psn, -wqe->first_psn), left = fl_roce_piece_end(qp, wqe, at) - at;
+        bool heard = is_heard(qp, wqe, psn);
+        while (heard && nr < left && i + nr < span && fl_bit(sel->lost, psn + nr))
             nr++;
-        if (wqe->heard)
-            ask = nr;
+        ask = heard ? nr : left;
     }
     for (uint32_t k = 0; k < nr; k++) {
         unmark_lost(sel, psn + k);
@@ -560,7 +588,7 @@ void fl_roce_selective_go_back(struct fl_roce_qp *qp, uint64_t now)
         const struct fl_roce_swqe *wqe = find(qp, psn);
         bool rd = fl_roce_is_rd(wqe);
         leave_rounds(sel, psn);
-        if (rd && (fl_bit(sel->seen, psn) || (!wqe->heard && psn != wqe->first_psn)))
+        if (rd && (fl_bit(sel->seen, psn) || (!is_heard(qp, wqe, psn) && psn != asked_at(qp, wqe, psn))))
             continue;
         if (fl_bit(sel->seen, psn)) {
             if (fl_psn_diff(sel->psn_heard, psn) > 0)

@@ -65,6 +65,7 @@ static void choose_attrs(struct world *w, struct side *a, struct side *b)
         .rnr_retry = 7,
         .min_rnr_timer = (uint8_t)(1 + below(w, 12)),
         .window = 1 + below(w, 64),
+        .read_piece = below(w, 2) ? 1 + below(w, 8) : 0,
         .line_rate = 1000000000ull * (1 + below(w, 12)),
         .selective = w->selective,
         .nr_paths = w->nr_paths,
