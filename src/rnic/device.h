@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 
 #include "base/list.h"
+#include "rnic/stats/counters.h"
 
 #define FL_GID_MAX 64 /* addresses of an interface that are looked at */
 
@@ -37,6 +38,7 @@ struct fl_device {
     struct fl_gid gids[FL_GID_MAX]; /* an address keeps its index while it is there */
     int nr_gids;                    /* one past the last in use */
     struct fl_list contexts;
+    uint64_t gone[FL_NR_QP_COUNTERS]; /* what queue pairs counted that are destroyed; the RNIC's lock */
 };
 
 /* Protects all devices, and the lists of their contexts. */

@@ -24,6 +24,7 @@ void fl_devices_forget_contexts(void)
     struct fl_device *d;
     fl_list_for_each (d, &devices, link) {
         fl_list_init(&d->contexts);
+        memset(d->gone, 0, sizeof(d->gone));
     }
 }
 

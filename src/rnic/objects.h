@@ -133,6 +133,9 @@ struct fl_qp {
     struct fl_shm_link *link;              /* shared memory with the peer's process; NULL: by UDP */
     struct fl_shm_qp shown;                /* to peers */
     uint64_t nr_mapped, nr_vm, direct_len; /* done in the peer's memory: in mapped memory, by the kernel */
+    uint64_t nr_not_direct;                /* left to the peer's engine although their turn was there */
+    uint64_t nr_ring;                      /* packets sent by shared memory */
+    uint64_t nr_foreign;                   /* packets from another address than the peer's */
     struct fl_roce_qp roce;
     struct fl_port_flow flow; /* to the connected peer */
     struct fl_cq *send_cq, *recv_cq;

@@ -8,6 +8,7 @@
 #include "rnic/objects.h"
 #include "rnic/qp_ex.h"
 #include "rnic/shm_path.h"
+#include "rnic/stats.h"
 #include "rnic/verbs.h"
 
 #define QP_WR_MAX     16384
@@ -145,6 +146,7 @@ void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64
 {
     if (qp->qp.qp_type != IBV_QPT_UD && !from_peer(qp, packet)) {
         qp->rnic->stats.nr_foreign++;
+        qp->nr_foreign++;
         return;
     }
     fl_roce_qp_rx(&qp->roce, &packet->packet, &packet->meta, now);
@@ -414,6 +416,7 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
         return ENODEV;
     fl_rnic_lock(rnic);
     log_end(qp);
+    fl_stats_qp_gone(qp);
     fl_qp_table_set(&rnic->qps, ibv_qp->qp_num, NULL);
     forget_work(qp);
     fl_list_del(&qp->datagram_link);

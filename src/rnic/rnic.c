@@ -11,6 +11,7 @@
 #include "rnic/guard.h"
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
+#include "rnic/stats.h"
 
 #define RX_BATCH 64  /* packets a turn */
 #define TX_BATCH 32  /* packets of one queue pair before the next one has its turn */
@@ -45,18 +46,21 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&process.lock, NULL);
     pthread_mutex_init(&fl_devices_lock, NULL);
     fl_devices_forget_contexts();
+    fl_stats_forget_past();
     if (!rnic)
         return;
     rnic->gone = true;
     fl_rnic_thread_forget(rnic);
     fl_guard_forget(rnic->guard);
     fl_shm_path_forget(rnic);
+    fl_stats_forget(rnic);
     fl_port_forget(rnic->port);
 }
 
-static void register_fork_handlers(void)
+static void register_handlers(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    fl_stats_at_exit();
 }
 
 static bool env_is_set(const char *name)
@@ -102,10 +106,11 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
     r = fl_port_open(&options, &rnic->port, err);
     if (r)
         goto fini_keys;
+    fl_stats_start(rnic);
     r = fl_rnic_thread_start(rnic);
     if (r) {
         fl_error_set(err, r, "the software RNIC's thread does not start: %s", strerror(-r));
-        goto close_port;
+        goto stop_stats;
     }
     fl_shm_path_start(rnic);
     r = fl_guard_create(fl_mr_unmapped, rnic, &rnic->guard);
@@ -115,7 +120,8 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
     *made = rnic;
     return 0;
 
-close_port:
+stop_stats:
+    fl_stats_stop(rnic);
     fl_port_close(rnic->port);
 fini_keys:
     fl_key_table_fini(&rnic->keys);
@@ -144,6 +150,7 @@ static void rnic_destroy(struct fl_rnic *rnic)
     fl_guard_destroy(rnic->guard);
     fl_rnic_thread_stop(rnic);
     log_end(rnic);
+    fl_stats_stop(rnic);
     fl_shm_path_stop(rnic);
     fl_port_close(rnic->port);
     fl_key_table_fini(&rnic->keys);
@@ -158,7 +165,7 @@ struct fl_rnic *fl_rnic_get(struct fl_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int r = 0;
-    pthread_once(&once, register_fork_handlers);
+    pthread_once(&once, register_handlers);
     pthread_mutex_lock(&process.lock);
     if (!process.rnic)
         r = rnic_create(&process.rnic, err);
@@ -181,6 +188,31 @@ void fl_rnic_put(struct fl_rnic *rnic)
         rnic_destroy(rnic);
     }
     pthread_mutex_unlock(&process.lock);
+}
+
+/* At the end of a process nobody should wait for ever for a thread that no longer runs. */
+static bool lock_soon(pthread_mutex_t *lock)
+{
+    struct timespec till;
+    clock_gettime(CLOCK_REALTIME, &till);
+    till.tv_sec++;
+    return pthread_mutex_timedlock(lock, &till) == 0;
+}
+
+bool fl_rnic_look(void (*look)(struct fl_rnic *rnic, void *arg), void *arg)
+{
+    bool got = false;
+    if (!lock_soon(&process.lock))
+        return false;
+    struct fl_rnic *rnic = process.rnic;
+    if (!rnic || lock_soon(&rnic->lock)) {
+        got = true;
+        look(rnic, arg);
+        if (rnic)
+            fl_rnic_unlock(rnic);
+    }
+    pthread_mutex_unlock(&process.lock);
+    return got;
 }
 
 void fl_rnic_add_client(struct fl_rnic *rnic, struct fl_rnic_client *client)

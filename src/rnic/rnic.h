@@ -26,6 +26,7 @@ struct fl_guard;
 struct fl_qp;
 struct fl_device;
 struct fl_shm_path;
+struct fl_stats_server;
 
 #define FL_RNIC_PACKET_MAX (FL_IB_HDRS_MAX + 4096 + 4)
 
@@ -74,11 +75,12 @@ struct fl_rnic {
     struct fl_key_table keys;
     struct fl_guard *guard; /* of registered memory; NULL: there is none on this system */
     struct fl_qp_table qps;
-    uint32_t nr_qps;
+    uint32_t nr_qps, nr_qps_gone;
     struct fl_list ready;     /* queue pairs that may have something to send: fl_qp.ready_link */
     struct fl_list datagrams; /* UD queue pairs: fl_qp.datagram_link */
     struct fl_list clients;
-    struct fl_shm_path *shm;     /* shm_path.c; NULL: there is none */
+    struct fl_shm_path *shm;       /* shm_path.c; NULL: there is none */
+    struct fl_stats_server *asked; /* stats.c; NULL: nobody can ask. The thread's, while it runs */
     struct fl_timer_heap timers; /* fl_qp.timer: never later than the queue pair's deadline, maybe earlier */
     struct fl_rnic_held held;
     struct fl_rnic_stats stats;
@@ -99,6 +101,9 @@ struct fl_rnic {
 /* The process's RNIC, opened with the first reference. NULL and errno. */
 struct fl_rnic *fl_rnic_get(struct fl_error *err);
 void fl_rnic_put(struct fl_rnic *rnic);
+/* Shows the process's RNIC under its lock, NULL if there is none. False: somebody else had it for too long.
+ */
+bool fl_rnic_look(void (*look)(struct fl_rnic *rnic, void *arg), void *arg);
 
 static inline void fl_rnic_lock(struct fl_rnic *rnic)
 {

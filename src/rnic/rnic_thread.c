@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "rnic/device.h"
 #include "rnic/rnic.h"
+#include "rnic/stats/server.h"
 
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
@@ -176,6 +177,8 @@ static void sleep_till(struct fl_rnic *rnic, uint64_t till)
             (void)!read(rnic->wake_fd, &drop, sizeof(drop));
         else if (events[i].data.fd == rnic->netlink_fd)
             read_netlink(rnic);
+        else if (rnic->asked && events[i].data.fd == fl_stats_server_fd(rnic->asked))
+            fl_stats_server_run(rnic->asked);
     }
 }
 
@@ -237,6 +240,8 @@ int fl_rnic_thread_start(struct fl_rnic *rnic)
     }
     if (!r)
         r = watch_fd(rnic, fl_port_wait_fd(rnic->port));
+    if (!r && rnic->asked)
+        r = watch_fd(rnic, fl_stats_server_fd(rnic->asked));
     if (!r) {
         /* Without it the devices stay as they were found. */
         rnic->netlink_fd = open_netlink();

@@ -215,6 +215,7 @@ bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe)
     if (!qp->link || r.nr_iov < 0)
         return false;
     enum fl_shm_how how = fl_shm_direct(qp->link, &r, qp->rnic->now);
+    qp->nr_not_direct += how == FL_SHM_NOT;
     qp->nr_mapped += how == FL_SHM_MAPPED;
     qp->nr_vm += how == FL_SHM_VM;
     qp->direct_len += how == FL_SHM_NOT ? 0 : r.len;
@@ -244,6 +245,7 @@ bool fl_shm_path_send_some(struct fl_qp *qp, int max)
             return true;
         if (!fl_roce_qp_tx(&qp->roce, qp->rnic->now, &tx))
             return false;
+        qp->nr_ring++;
         if (fl_shm_send(qp->link, &qp->flow, &tx))
             fl_rnic_wake_by(qp->rnic, qp->rnic->now);
     }

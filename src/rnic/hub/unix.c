@@ -3,10 +3,26 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+int fl_hub_default_name(const char *hub_path, uint16_t udp_port, char name[FL_HUB_NAME_LEN])
+{
+    struct stat st;
+    if (hub_path && strlen(hub_path) >= FL_HUB_NAME_LEN)
+        return -ENAMETOOLONG;
+    if (stat("/proc/self/ns/net", &st) < 0)
+        st.st_ino = 0; /* abstract names are the network namespace's own anyway */
+    if (hub_path)
+        strcpy(name, hub_path);
+    else
+        snprintf(name, FL_HUB_NAME_LEN, "farlane-rnic-%llu-%u", (unsigned long long)st.st_ino, udp_port);
+    return 0;
+}
 
 static int address_of(const char *name, struct sockaddr_un *addr, socklen_t *len)
 {

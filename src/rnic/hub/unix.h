@@ -5,7 +5,12 @@
 
 #include "rnic/hub/proto.h"
 
-#define FL_HUB_FDS_MAX 4
+#define FL_HUB_FDS_MAX  4
+#define FL_HUB_NAME_LEN 64
+
+/* The name of the hub's socket: hub_path, else the one of this network namespace and UDP port. 0, or
+ * -ENAMETOOLONG. */
+int fl_hub_default_name(const char *hub_path, uint16_t udp_port, char name[FL_HUB_NAME_LEN]);
 
 /* Non-blocking descriptors, or negative errno. */
 int fl_hub_unix_listen(const char *name);

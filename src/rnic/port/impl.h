@@ -5,6 +5,7 @@
 
 #include "rnic/hub/link.h"
 #include "rnic/hub/server.h"
+#include "rnic/hub/unix.h"
 #include "rnic/port/udp.h"
 
 /* Queue pair numbers of this process: whole blocks from the hub */
@@ -38,7 +39,7 @@ enum fl_port_tag { FL_PORT_UDP, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER };
 struct fl_port {
     uint16_t udp_port;
     bool no_hub;
-    char name[64]; /* of the hub's abstract socket */
+    char name[FL_HUB_NAME_LEN]; /* of the hub's abstract socket */
     char address[FL_HUB_ADDRESS_LEN];
     int epoll_fd, udp_fd;
     enum fl_role role;

@@ -27,13 +27,8 @@ static int make_names(struct fl_port *port, const char *hub_path, struct fl_erro
         st.st_ino = 0; /* abstract names are the network namespace's own anyway */
     if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
         return fl_error_set(err, -EIO, "no random numbers from the kernel");
-    if (hub_path && strlen(hub_path) >= sizeof(port->name))
+    if (fl_hub_default_name(hub_path, port->udp_port, port->name) < 0)
         return fl_error_set(err, -ENAMETOOLONG, "name of the hub is too long: %s", hub_path);
-    if (hub_path)
-        strcpy(port->name, hub_path);
-    else
-        snprintf(port->name, sizeof(port->name), "farlane-rnic-%llu-%u", (unsigned long long)st.st_ino,
-                 port->udp_port);
     snprintf(port->address, sizeof(port->address), "farlane-shm-%llu-%u-%d-%016llx",
              (unsigned long long)st.st_ino, port->udp_port, (int)getpid(), (unsigned long long)nonce);
     return 0;
