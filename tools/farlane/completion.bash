@@ -16,6 +16,8 @@ _farlane() {
         listener) words='add rm ana' ;;
         host) words='add rm' ;;
         esac
+    elif [[ $command == rnic && COMP_CWORD -eq 2 ]]; then
+        words='devices qps stats'
     elif [[ $command == help ]]; then
         words=$("$exe" help 2>/dev/null | sed -n '/^Usage/,/^URLs/s/^  \([a-z]*\) .*/\1/p')
     fi
