@@ -46,6 +46,16 @@ def test_options_win():
         assert len(s.ready["listeners"]) == 1 and "[::1]" in s.ready["listeners"][0]["url"]
 
 
+def test_wrong_options_beside_a_file():
+    """What was typed has no place in the file."""
+    with open("f.yaml", "w") as f:
+        f.write(GOOD)
+    for option, value in (("--poll", "x"), ("--mdts", "5000"), ("--cores", "x"), ("--listen", "nowhere"), ("--ns", "rom:1M"), ("--metrics", "x")):
+        done = refused("serve", "-c", "f.yaml", "--control", "none", option, value, status=USAGE, says=value)
+        assert "f.yaml" not in done.stderr, done.stderr
+    fails(GOOD.replace("ram:1M", "rom:1M"), "f.yaml:7:15: ", "rom:1M")
+
+
 def test_syntax():
     fails("listeners: [\n", "f.yaml:2:1: not valid YAML")
     fails("poll: sleep\n\tcores: 1\n", "f.yaml:2:1: not valid YAML")

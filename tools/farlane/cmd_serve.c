@@ -208,15 +208,24 @@ static void replace_number(uint32_t **to, uint32_t **from)
     *from = NULL;
 }
 
-static void override(struct config *c, struct config *over)
+static void override(struct config *c, struct config *over, struct config_marks *marks)
 {
-    replace(&c->control, &over->control);
-    replace(&c->metrics, &over->metrics);
-    replace(&c->cores, &over->cores);
-    replace(&c->poll, &over->poll);
-    replace(&c->mdts, &over->mdts);
-    replace(&c->capsule, &over->capsule);
-    replace(&c->buffers, &over->buffers);
+    const struct {
+        const char *key;
+        char **to, **from;
+    } texts[] = {
+        {"control", &c->control, &over->control}, {"metrics", &c->metrics, &over->metrics},
+        {"cores", &c->cores, &over->cores},       {"poll", &c->poll, &over->poll},
+        {"mdts", &c->mdts, &over->mdts},          {"capsule", &c->capsule, &over->capsule},
+        {"buffers", &c->buffers, &over->buffers},
+    };
+    size_t i;
+
+    for (i = 0; i < FL_ARRAY_LEN(texts); i++) {
+        if (*texts[i].from)
+            config_mark_typed(marks, texts[i].key);
+        replace(texts[i].to, texts[i].from);
+    }
     replace_number(&c->max_queues, &over->max_queues);
     replace_number(&c->max_depth, &over->max_depth);
 }
@@ -231,16 +240,6 @@ static void default_nqn(char *nqn, size_t len)
     snprintf(nqn, len, "nqn.2026-01.io.farlane:%s", name[0] ? name : "localhost");
 }
 
-/* Positions in the file are of no use for what came from the command line. */
-static void forget_marks(struct config_marks *marks, const char *prefix)
-{
-    uint32_t i;
-
-    for (i = 0; i < marks->nr; i++)
-        if (!strncmp(marks->mark[i].path, prefix, strlen(prefix)))
-            marks->mark[i].path[0] = 0, marks->mark[i].line = 0;
-}
-
 static void add_listeners(struct serve_args *a, struct config *c, struct config_marks *marks)
 {
     uint32_t i;
@@ -251,7 +250,7 @@ static void add_listeners(struct serve_args *a, struct config *c, struct config_
         c->nr_listeners = a->over->nr_listeners;
         a->over->listeners = NULL;
         a->over->nr_listeners = 0;
-        forget_marks(marks, "listeners");
+        config_mark_typed(marks, "listeners");
         if (!c->nr_listeners)
             config_add_listener(c, "tcp://127.0.0.1:4420");
     }
@@ -265,14 +264,16 @@ static void add_listeners(struct serve_args *a, struct config *c, struct config_
     }
 }
 
-static void add_subsystem(struct serve_args *a, struct config *c)
+static void add_subsystem(struct serve_args *a, struct config *c, struct config_marks *marks)
 {
     struct config_subsystem *ss;
-    char nqn[224];
+    char nqn[224], path[32];
 
     if (!a->ss.nr_namespaces && !a->ss.nr_hosts && !a->nqn)
         return;
     default_nqn(nqn, sizeof(nqn));
+    snprintf(path, sizeof(path), "subsystems[%u]", c->nr_subsystems);
+    config_mark_typed(marks, path);
     ss = config_add_subsystem(c, a->nqn ? a->nqn : nqn);
     config_set_text(&ss->serial, a->serial);
     config_set_text(&ss->model, a->model);
@@ -294,9 +295,9 @@ static int make_config(struct serve_args *a, struct server *s, struct fl_error *
     if (rc < 0)
         return rc;
     s->config_file = a->file;
-    override(s->config, a->over);
+    override(s->config, a->over, &s->marks);
     add_listeners(a, s->config, &s->marks);
-    add_subsystem(a, s->config);
+    add_subsystem(a, s->config, &s->marks);
     return 0;
 }
 
@@ -535,7 +536,7 @@ static int run(int argc, char **argv)
         rc = make_config(&a, &s, &err);
         status = rc < 0 ? cmd_fail(&err, rc) : serve(&s, &a);
     }
-    add_subsystem(&a, a.over); /* what make_config did not take is freed with it */
+    add_subsystem(&a, a.over, &s.marks); /* what make_config did not take is freed with it */
     config_free(a.over);
     config_free(s.config);
     config_marks_free(&s.marks);

@@ -229,6 +229,27 @@ static void parent_path(char *path)
         path[0] = 0;
 }
 
+void config_mark_typed(struct config_marks *marks, const char *path)
+{
+    struct config_mark *mark;
+    size_t len = strlen(path);
+    uint32_t i;
+
+    if (!marks->file)
+        return;
+    for (i = 0; i < marks->nr; i++) {
+        const char *rest = marks->mark[i].path + len;
+
+        if (!strncmp(marks->mark[i].path, path, len) && (!*rest || *rest == '.' || *rest == '['))
+            marks->mark[i].line = 0;
+    }
+    if (find_mark(marks, path))
+        return;
+    mark = append((void **)&marks->mark, &marks->nr, sizeof(*mark));
+    marks->cap = marks->nr;
+    mark->path = need(strdup(path));
+}
+
 int config_error_at(const struct config_marks *marks, int code, struct fl_error *err, const char *fmt, ...)
 {
     const struct config_mark *mark = NULL;
@@ -242,6 +263,8 @@ int config_error_at(const struct config_marks *marks, int code, struct fl_error 
         return code;
     while (!(mark = find_mark(marks, path)) && path[0])
         parent_path(path);
+    if (mark && !mark->line)
+        return code;
     if (mark)
         return fl_error_wrap(err, code, "%s:%u:%u", marks->file, mark->line, mark->column);
     return fl_error_wrap(err, code, "%s", marks->file);

@@ -57,8 +57,8 @@ struct config {
 
 /* Where each value stood in the file, for errors that show up after loading. */
 struct config_mark {
-    char *path; /* "subsystems[0].namespaces[1].spec" */
-    uint32_t line, column;
+    char *path;            /* "subsystems[0].namespaces[1].spec" */
+    uint32_t line, column; /* line 0: not in the file */
 };
 
 struct config_marks {
@@ -80,6 +80,8 @@ int config_load_text(const char *name, const char *text, size_t len, struct conf
 int config_save_text(const struct config *config, char **text, size_t *len, struct fl_error *err);
 
 void config_marks_free(struct config_marks *marks);
+/* The value at path, and what is in it, comes from the command line: it has no place in the file. */
+void config_mark_typed(struct config_marks *marks, const char *path);
 /* Puts "FILE:LINE:COLUMN: " (of the deepest known part of path) before the text of err. Returns code. */
 int config_error_at(const struct config_marks *marks, int code, struct fl_error *err, const char *path, ...)
     FL_PRINTF(4, 5);
