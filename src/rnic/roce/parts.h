@@ -86,7 +86,7 @@ void fl_roce_window_moved(struct fl_roce_qp *qp, uint32_t nr); /* done with */
 void fl_roce_window_missed(struct fl_roce_qp *qp);             /* one was lost */
 void fl_roce_window_gone_back(struct fl_roce_qp *qp);          /* all that was on its way is sent again */
 
-/* selective.c: the requester's part of it, when both peers agreed */
+/* selective.c and resend.c: the requester's part of it, when both peers agreed */
 static inline bool fl_roce_selective_on(const struct fl_roce_qp *qp)
 {
     return qp->attr.selective;
