@@ -202,6 +202,7 @@ static void after_fork_in_child(void)
 {
     pthread_mutex_init(&process.lock, NULL);
     process.cma = NULL;
+    fl_cma_devices_forget();
 }
 
 static void register_fork_handler(void)

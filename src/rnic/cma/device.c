@@ -31,17 +31,19 @@ struct fl_device *fl_cma_device_of(const struct in6_addr *gid)
     return found;
 }
 
-/* Under lock. What a parent process had opened is of no use to its child. */
+void fl_cma_devices_forget(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    fl_list_init(&devices);
+}
+
+/* Under lock */
 static struct opened *open_device(struct fl_device *device)
 {
-    struct opened *o, *tmp;
-    fl_list_for_each_safe (o, tmp, &devices, link) {
-        if (fl_gone(o->context)) {
-            fl_list_del(&o->link);
-            free(o);
-        } else if (o->device == device) {
+    struct opened *o;
+    fl_list_for_each (o, &devices, link) {
+        if (o->device == device)
             return o;
-        }
     }
     o = calloc(1, sizeof(*o));
     if (!o)

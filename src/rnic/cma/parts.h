@@ -159,6 +159,7 @@ void fl_cma_fill_path(struct fl_cma_id *id); /* of its route */
 
 /* device.c */
 struct fl_device *fl_cma_device_of(const struct in6_addr *gid);    /* that has this address, or NULL */
+void fl_cma_devices_forget(void); /* in the child of a fork: what is open is the parent's */
 int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device); /* 0 or negative errno */
 
 /* qp_attr.c: 0 or negative errno */

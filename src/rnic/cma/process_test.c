@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes of one host; one of them is killed at each stage. */
+#include "rnic/cma/test_bed.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+struct child {
+    pid_t pid;
+    int told; /* what the child writes */
+};
+
+/* In the child: runs a part, which tells steps by what it writes, and stays until it is killed. */
+static struct child start(void (*part)(int tell, uint16_t port), uint16_t port)
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    struct child child = {.pid = fork(), .told = fds[0]};
+    assert_true(child.pid >= 0);
+    if (!child.pid) {
+        close(fds[0]);
+        alarm(60);
+        setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failure must not go on with the tests of the parent */
+        part(fds[1], port);
+        for (;;)
+            pause();
+    }
+    close(fds[1]);
+    return child;
+}
+
+static uint16_t hear(const struct child *child)
+{
+    uint16_t value;
+    wait_readable(child->told);
+    assert_int_equal(read(child->told, &value, sizeof(value)), sizeof(value));
+    return value;
+}
+
+static void tell(int fd, uint16_t value)
+{
+    assert_int_equal(write(fd, &value, sizeof(value)), sizeof(value));
+}
+
+static void end(const struct child *child)
+{
+    kill(child->pid, SIGKILL);
+    assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
+    close(child->told);
+}
+
+static struct rdma_cm_id *take_request(struct bed *bed)
+{
+    struct ibv_qp_init_attr attr = qp_attr(IBV_QPT_RC);
+    struct rdma_cm_event *event = expect(bed->server, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *id = event->id;
+    assert_int_equal(fl_cma_ack_cm_event(event), 0);
+    assert_int_equal(fl_cma_create_qp(id, NULL, &attr), 0);
+    return id;
+}
+
+/* A server that echoes what it is sent once. */
+static void serve_one(int fd, uint16_t unused)
+{
+    struct bed bed;
+    struct buffer buffer = {.mr = NULL};
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    tell(fd, bed.port);
+    struct rdma_cm_id *id = take_request(&bed);
+    buffer_init(&buffer, id);
+    post_recv(id, &buffer);
+    assert_int_equal(fl_cma_accept(id, NULL), 0);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
+    post_send(id, &buffer, wait_wc(id->recv_cq).byte_len);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_DISCONNECTED);
+    tell(fd, 1);
+}
+
+static void echo_between_processes(void **state)
+{
+    struct child child = start(serve_one, 0);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
+    struct buffer from = {.bytes = "to and fro"}, to = {.mr = NULL};
+    buffer_init(&from, id);
+    buffer_init(&to, id);
+    post_recv(id, &to);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    expect_and_ack(channel, RDMA_CM_EVENT_ESTABLISHED);
+    post_send(id, &from, 11);
+    assert_int_equal(wait_wc(id->recv_cq).byte_len, 11);
+    assert_string_equal((char *)to.bytes, "to and fro");
+    assert_int_equal(fl_cma_disconnect(id), 0);
+    expect_and_ack(channel, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(hear(&child), 1);
+    end(&child);
+    fl_mr_dereg(from.mr);
+    fl_mr_dereg(to.mr);
+    destroy(id);
+    fl_cma_destroy_event_channel(channel);
+}
+
+static void just_listen(int fd, uint16_t unused)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    tell(fd, bed.port);
+}
+
+static int bind_to(struct rdma_cm_id **id, uint16_t port)
+{
+    struct sockaddr_in addr = loopback(port);
+    assert_int_equal(fl_cma_create_id(NULL, id, NULL, RDMA_PS_TCP), 0);
+    return fl_cma_bind_addr(*id, (struct sockaddr *)&addr);
+}
+
+static void a_port_belongs_to_one_process(void **state)
+{
+    struct child a = start(just_listen, 0), b = start(just_listen, 0);
+    uint16_t port_a = hear(&a), port_b = hear(&b);
+    struct rdma_cm_id *id;
+    assert_int_not_equal(port_a, port_b);
+    assert_int_equal(bind_to(&id, port_a), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    fl_cma_destroy_id(id);
+    end(&a);
+    uint64_t till = fl_now_ns() + 10 * FL_NS_PER_S;
+    while (bind_to(&id, port_a)) { /* the hub hears of it soon */
+        assert_true(fl_now_ns() < till);
+        fl_cma_destroy_id(id);
+        usleep(10000);
+    }
+    assert_int_equal(fl_cma_listen(id, 1), 0);
+    fl_cma_destroy_id(id);
+    end(&b);
+}
+
+/* Clients that are killed */
+static void ask(int fd, uint16_t port)
+{
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, port, RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    tell(fd, 1);
+}
+
+static void ask_and_be_connected(int fd, uint16_t port)
+{
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, port, RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    expect_and_ack(channel, RDMA_CM_EVENT_ESTABLISHED);
+    tell(fd, 1);
+}
+
+static void client_is_killed_after_its_request(void **state)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    struct child child = start(ask, bed.port);
+    struct rdma_cm_id *id = take_request(&bed);
+    end(&child);
+    assert_int_equal(fl_cma_accept(id, NULL), 0);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_REJECTED);
+    destroy(id);
+    bed_fini(&bed);
+}
+
+static void client_is_killed_before_it_is_ready(void **state)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    struct child child = start(ask, bed.port);
+    struct rdma_cm_id *id = take_request(&bed);
+    assert_int_equal(fl_cma_accept(id, NULL), 0);
+    hear(&child);
+    usleep(20000); /* it has got the answer, and does not fetch it */
+    end(&child);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_REJECTED);
+    destroy(id);
+    bed_fini(&bed);
+}
+
+static void connected_client_is_killed(void **state)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    struct child child = start(ask_and_be_connected, bed.port);
+    struct rdma_cm_id *id = take_request(&bed);
+    assert_int_equal(fl_cma_accept(id, NULL), 0);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
+    hear(&child);
+    uint64_t begin = fl_now_ns();
+    end(&child);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_DISCONNECTED);
+    assert_true(fl_now_ns() - begin < 5 * FL_NS_PER_S);
+    destroy(id);
+    bed_fini(&bed);
+}
+
+/* Servers that are killed */
+static void take_and_wait(int fd, uint16_t unused)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    tell(fd, bed.port);
+    take_request(&bed);
+    tell(fd, 1);
+}
+
+static void take_and_accept(int fd, uint16_t unused)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    tell(fd, bed.port);
+    assert_int_equal(fl_cma_accept(take_request(&bed), NULL), 0);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
+    tell(fd, 1);
+}
+
+static void server_is_killed_with_a_request(void **state)
+{
+    struct child child = start(take_and_wait, 0);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    hear(&child);
+    end(&child);
+    expect_and_ack(channel, RDMA_CM_EVENT_REJECTED);
+    destroy(id);
+    fl_cma_destroy_event_channel(channel);
+}
+
+static void connected_server_is_killed(void **state)
+{
+    struct child child = start(take_and_accept, 0);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    expect_and_ack(channel, RDMA_CM_EVENT_ESTABLISHED);
+    hear(&child);
+    uint64_t begin = fl_now_ns();
+    end(&child);
+    expect_and_ack(channel, RDMA_CM_EVENT_DISCONNECTED);
+    assert_true(fl_now_ns() - begin < 10 * FL_NS_PER_S); /* 5 of them where it was the hub */
+    destroy(id);
+    fl_cma_destroy_event_channel(channel);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        /* First, so that the child is the hub */
+        cmocka_unit_test(connected_server_is_killed),
+        cmocka_unit_test(echo_between_processes),
+        cmocka_unit_test(a_port_belongs_to_one_process),
+        cmocka_unit_test(client_is_killed_after_its_request),
+        cmocka_unit_test(client_is_killed_before_it_is_ready),
+        cmocka_unit_test(connected_client_is_killed),
+        cmocka_unit_test(server_is_killed_with_a_request),
+        cmocka_unit_test(connected_server_is_killed),
+    };
+    use_own_port();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
