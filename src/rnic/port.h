@@ -108,6 +108,11 @@ struct fl_port_peer {
     char address[104]; /* abstract Unix socket on which the process takes shared-memory connections */
 };
 int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer);
+/*
+ * Does somebody have this queue pair number? 0: a process that is there, or one that a new hub still expects
+ * back. -ENOENT: nobody, -EAGAIN: no hub just now.
+ */
+int fl_port_find_owner(struct fl_port *port, uint32_t qpn);
 /* The address that others find for this process: who takes shared-memory connections listens on it. */
 const char *fl_port_address(const struct fl_port *port);
 /* Every process at the hub, for `farlane rnic`. Returns the number, at most max. */

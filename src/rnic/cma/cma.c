@@ -8,7 +8,7 @@
 #include "rnic/cma/parts.h"
 
 #define LOOK_NS    (250 * FL_NS_PER_MS) /* how often we look whether peers on this host are still there */
-#define GONE_AFTER 2                    /* looks: between two hubs, a process may seem to be missing */
+#define GONE_AFTER 4 /* looks: to a hub that is new, a process may be unknown for a moment */
 
 static struct {
     pthread_mutex_t lock;
@@ -86,10 +86,9 @@ static int pump(struct fl_cma *cma)
 static void look_for_dead_peers(struct fl_cma *cma, uint64_t now)
 {
     struct fl_cma_id *id, *tmp;
-    struct fl_port_peer peer;
     cma->next_look = fl_list_empty(&cma->watched) ? FL_CM_NEVER : now + LOOK_NS;
     fl_list_for_each_safe (id, tmp, &cma->watched, watch_link) {
-        int r = fl_port_find_peer(cma->rnic->port, fl_cm_peer(id->conn)->qpn, &peer);
+        int r = fl_port_find_owner(cma->rnic->port, fl_cm_peer(id->conn)->qpn);
         if (r != -ENOENT) {
             id->nr_missing = 0;
         } else if (++id->nr_missing >= GONE_AFTER) {

@@ -377,6 +377,15 @@ int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *p
     return 0;
 }
 
+int fl_port_find_owner(struct fl_port *port, uint32_t qpn)
+{
+    const struct fl_hub_shared *shared = fl_port_shared(port);
+    struct fl_hub_slot entry;
+    if (!shared || (port->role != FL_ROLE_HUB && port->role != FL_ROLE_MEMBER))
+        return -EAGAIN;
+    return fl_hub_slot_read(shared, fl_hub_slot_of_qpn(shared, qpn), &entry) ? 0 : -ENOENT;
+}
+
 int fl_port_peers(struct fl_port *port, struct fl_port_peer *peers, int max)
 {
     const struct fl_hub_shared *shared = fl_port_shared(port);
