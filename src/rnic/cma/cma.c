@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "rnic/cma/parts.h"
 
-#define LOOK_NS    (250 * FL_NS_PER_MS) /* how often we look whether peers on this host are still there */
-#define GONE_AFTER 4 /* looks: to a hub that is new, a process may be unknown for a moment */
+#define LOOK_NS    (500 * FL_NS_PER_MS) /* how often we look whether peers on this host are still there */
+#define GONE_AFTER 2 /* looks: to a hub that is new, a process may be unknown for a moment */
 
 static struct {
     pthread_mutex_t lock;
