@@ -20,6 +20,7 @@
 static struct {
     pthread_mutex_t lock; /* getting and putting; held across a fork */
     struct fl_rnic *rnic;
+    struct fl_rnic *ended; /* the process ends: the program's objects still point at it */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void before_fork(void)
@@ -57,10 +58,45 @@ static void after_fork_in_child(void)
     fl_port_forget(rnic->port);
 }
 
+/* At the end of a process nobody should wait for ever for a thread that no longer runs. */
+static bool lock_soon(pthread_mutex_t *lock)
+{
+    struct timespec till;
+    clock_gettime(CLOCK_REALTIME, &till);
+    till.tv_sec++;
+    return pthread_mutex_timedlock(lock, &till) == 0;
+}
+
+/*
+ * The process ends and left devices open, as many do: peers are told, and a hub passes on what has come. The
+ * program's other threads may still run: the lock is never given back, and calls that do not take it find
+ * that the RNIC is gone.
+ */
+static void at_exit(void)
+{
+    struct fl_rnic_client *client;
+    if (!lock_soon(&process.lock))
+        return;
+    struct fl_rnic *rnic = process.rnic;
+    process.ended = rnic;
+    process.rnic = NULL;
+    pthread_mutex_unlock(&process.lock);
+    if (!rnic || !lock_soon(&rnic->lock))
+        return;
+    rnic->now = fl_now_ns();
+    fl_list_for_each (client, &rnic->clients, link) {
+        if (client->leave)
+            client->leave(client, rnic->now);
+    }
+    rnic->gone = true;
+    fl_port_close(rnic->port);
+}
+
 static void register_handlers(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    fl_stats_at_exit();
+    atexit(at_exit);
+    fl_stats_at_exit(); /* what is registered last runs first */
 }
 
 static bool env_is_set(const char *name)
@@ -188,15 +224,6 @@ void fl_rnic_put(struct fl_rnic *rnic)
         rnic_destroy(rnic);
     }
     pthread_mutex_unlock(&process.lock);
-}
-
-/* At the end of a process nobody should wait for ever for a thread that no longer runs. */
-static bool lock_soon(pthread_mutex_t *lock)
-{
-    struct timespec till;
-    clock_gettime(CLOCK_REALTIME, &till);
-    till.tv_sec++;
-    return pthread_mutex_timedlock(lock, &till) == 0;
 }
 
 bool fl_rnic_look(void (*look)(struct fl_rnic *rnic, void *arg), void *arg)

@@ -44,6 +44,7 @@ struct fl_rnic_client {
     uint64_t (*deadline)(struct fl_rnic_client *client); /* FL_ROCE_NEVER: none */
     /* A connected queue pair got its first packet since it was connected. */
     void (*first_packet)(struct fl_rnic_client *client, struct fl_qp *qp, uint64_t now);
+    void (*leave)(struct fl_rnic_client *client, uint64_t now); /* the process ends: last words */
     int wait_fd; /* readable when progress() has something to do; -1: none */
 };
 
@@ -69,7 +70,7 @@ struct fl_rnic_held {
 
 struct fl_rnic {
     pthread_mutex_t lock;
-    bool gone; /* in a child of fork(): every call answers ENODEV. Written once, before there are threads */
+    bool gone; /* in a child of fork(), and while the process ends: every call answers ENODEV */
     int refs;  /* open devices */
     struct fl_port *port;
     struct fl_key_table keys;

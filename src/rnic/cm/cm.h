@@ -246,6 +246,8 @@ int fl_cm_sidr_reply(struct fl_cm *cm, struct fl_cm_conn *conn, enum fl_cm_sidr_
                      uint32_t qkey, const void *private_data, size_t private_len, uint64_t now);
 
 void fl_cm_conn_destroy(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
+/* All of them, as a process does that ends: what fl_cm_tx() gives then are its last words. */
+void fl_cm_leave(struct fl_cm *cm, uint64_t now);
 
 void fl_cm_set_owner(struct fl_cm_conn *conn, void *owner);
 /* Known from the first event on, as long as the connection lives. */

@@ -268,3 +268,15 @@ void fl_cm_conn_destroy(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
         break; /* goes on, or is kept, for its time */
     }
 }
+
+void fl_cm_leave(struct fl_cm *cm, uint64_t now)
+{
+    /* Ending one may free another, that was kept long enough. */
+    for (uint32_t n = cm->nr_conns; n && !fl_list_empty(&cm->conns); n--) {
+        struct fl_cm_conn *conn = FL_LIST_FIRST(&cm->conns, struct fl_cm_conn, all);
+        fl_list_del(&conn->all);
+        fl_list_add_tail(&cm->conns, &conn->all);
+        if (!conn->orphan)
+            fl_cm_conn_destroy(cm, conn, now);
+    }
+}

@@ -472,6 +472,28 @@ static void destroyed_at_any_time(void **state)
     }
 }
 
+/* A process that ends says so of each connection, whatever its state. */
+static void leaving_ends_all(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2];
+    struct fl_cm_connect args;
+    struct fl_cm_tx tx;
+    bed_init(&bed);
+    establish(&bed, conn);
+    args = connect_args(&bed);
+    args.terms.qpn++;
+    assert_int_equal(fl_cm_connect(bed.cm[A], &args, bed.now, &conn[A]), 0);
+    lose(&bed, A, FL_CM_REQ);
+    fl_cm_leave(bed.cm[A], bed.now);
+    expect_tx(&bed, A, &tx, FL_CM_DREQ);
+    expect_tx(&bed, A, &tx, FL_CM_REJ);
+    expect_silence(&bed);
+    fl_cm_leave(bed.cm[A], bed.now); /* nobody owns any of them now */
+    expect_silence(&bed);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(rejected), cmocka_unit_test(rejected_by_the_one_who_asked),
@@ -482,5 +504,5 @@ int main(void)
                        cmocka_unit_test(disconnect_at_once), cmocka_unit_test(dreq_before_rtu),
                        cmocka_unit_test(disconnect_before_rtu), cmocka_unit_test(disconnect_before_rep_came),
                        cmocka_unit_test(dreq_of_strangers), cmocka_unit_test(rej_at_any_time),
-                       cmocka_unit_test(destroyed_at_any_time));
+                       cmocka_unit_test(destroyed_at_any_time), cmocka_unit_test(leaving_ends_all));
 }

@@ -124,6 +124,13 @@ static void first_packet(struct fl_rnic_client *client, struct fl_qp *qp, uint64
         fl_cm_established(cma_of(client)->cm, id->conn, now);
 }
 
+static void leave(struct fl_rnic_client *client, uint64_t now)
+{
+    struct fl_cma *cma = cma_of(client);
+    fl_cm_leave(cma->cm, now);
+    pump(cma);
+}
+
 int fl_cma_lock(struct fl_cma *cma)
 {
     if (fl_unlikely(cma->rnic->gone))
@@ -178,6 +185,7 @@ static int create(struct fl_cma **made)
                                           .progress = progress,
                                           .deadline = deadline,
                                           .first_packet = first_packet,
+                                          .leave = leave,
                                           .wait_fd = -1};
     fl_rnic_lock(cma->rnic);
     r = make_engine(cma);

@@ -218,6 +218,33 @@ static void take_and_accept(int fd, uint16_t unused)
     tell(fd, 1);
 }
 
+static void accept_and_exit(int fd, uint16_t unused)
+{
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    tell(fd, bed.port);
+    assert_int_equal(fl_cma_accept(take_request(&bed), NULL), 0);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
+    exit(0);
+}
+
+/* It leaves everything open, as many do, and the peer hears of it at once. */
+static void connected_server_exits(void **state)
+{
+    struct child child = start(accept_and_exit, 0);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    expect_and_ack(channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
+    uint64_t begin = fl_now_ns();
+    expect_and_ack(channel, RDMA_CM_EVENT_DISCONNECTED);
+    assert_true(fl_now_ns() - begin < 400 * FL_NS_PER_MS); /* before we would have looked */
+    close(child.told);
+    destroy(id);
+    fl_cma_destroy_event_channel(channel);
+}
+
 static void server_is_killed_with_a_request(void **state)
 {
     struct child child = start(take_and_wait, 0);
@@ -257,6 +284,7 @@ int main(void)
         cmocka_unit_test(client_is_killed_after_its_request),
         cmocka_unit_test(client_is_killed_before_it_is_ready),
         cmocka_unit_test(connected_client_is_killed),
+        cmocka_unit_test(connected_server_exits),
         cmocka_unit_test(server_is_killed_with_a_request),
         cmocka_unit_test(connected_server_is_killed),
     };
