@@ -17,6 +17,8 @@ struct opened {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fl_list devices = FL_LIST_INIT(devices); /* lock */
+static struct fl_list inherited = FL_LIST_INIT(
+    inherited); /* of a parent: dead, but the program may hold them */
 
 struct fl_device *fl_cma_device_of(const struct in6_addr *gid)
 {
@@ -34,7 +36,7 @@ struct fl_device *fl_cma_device_of(const struct in6_addr *gid)
 void fl_cma_devices_forget(void)
 {
     pthread_mutex_init(&lock, NULL);
-    fl_list_init(&devices);
+    fl_list_splice(&inherited, &devices);
 }
 
 /* Under lock */
