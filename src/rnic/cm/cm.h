@@ -190,6 +190,9 @@ int fl_cm_create(const struct fl_cm_config *config, struct fl_cm **cm);
 /* Forgets everything at once; no MAD is sent, connections and listeners are freed. */
 void fl_cm_destroy(struct fl_cm *cm);
 
+/* Of communication IDs from now on, where a process has got another number at its host. The mask stays. */
+void fl_cm_set_id_prefix(struct fl_cm *cm, uint32_t id_prefix);
+
 void fl_cm_rx(struct fl_cm *cm, const struct fl_cm_meta *meta, const void *bytes, size_t len, uint64_t now);
 bool fl_cm_tx(struct fl_cm *cm, struct fl_cm_tx *tx);
 bool fl_cm_next_event(struct fl_cm *cm, struct fl_cm_event *event);

@@ -66,6 +66,11 @@ static uint32_t permute(const struct fl_cm *cm, uint32_t v, int bits)
     return left << half | right;
 }
 
+void fl_cm_set_id_prefix(struct fl_cm *cm, uint32_t id_prefix)
+{
+    cm->config.id_prefix = id_prefix & cm->config.id_mask;
+}
+
 uint32_t fl_cm_new_id(struct fl_cm *cm)
 {
     uint32_t room = ~cm->config.id_mask; /* the low bits that are ours to choose */

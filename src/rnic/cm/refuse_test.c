@@ -328,10 +328,33 @@ static void communication_ids(void **state)
     bed_fini(&bed);
 }
 
+/* The host's hub was replaced, and the new one calls the process by another number. */
+static void another_prefix(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2];
+    struct fl_cm_tx tx;
+    bed_init(&bed);
+    struct fl_cm_config config = {.seed = {1, 2}, .id_prefix = 0x12300000, .id_mask = 0xfff00000};
+    fl_cm_destroy(bed.cm[A]);
+    assert_int_equal(fl_cm_create(&config, &bed.cm[A]), 0);
+    begin_both(&bed, conn);
+    fl_cm_set_id_prefix(bed.cm[A], 0x45600000);
+    move(&bed, B, FL_CM_REP); /* what was begun before goes on */
+    expect_event(&bed, A, FL_CM_CONNECT_RESPONSE);
+    struct fl_cm_connect args = connect_args(&bed);
+    args.terms.qpn++;
+    assert_int_equal(fl_cm_connect(bed.cm[A], &args, bed.now, &conn[A]), 0);
+    expect_tx(&bed, A, &tx, FL_CM_REQ);
+    assert_int_equal(be32_get(tx.mad.req.local_id) & config.id_mask, 0x45600000);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
-    return FL_UNIT_RUN(
-        cmocka_unit_test(nobody_listens), cmocka_unit_test(bad_requests), cmocka_unit_test(forged_requests),
-        cmocka_unit_test(forged_messages), cmocka_unit_test(not_a_message), cmocka_unit_test(strangers),
-        cmocka_unit_test(arguments), cmocka_unit_test(configurations), cmocka_unit_test(communication_ids));
+    return FL_UNIT_RUN(cmocka_unit_test(nobody_listens), cmocka_unit_test(bad_requests),
+                       cmocka_unit_test(forged_requests), cmocka_unit_test(forged_messages),
+                       cmocka_unit_test(not_a_message), cmocka_unit_test(strangers),
+                       cmocka_unit_test(arguments), cmocka_unit_test(configurations),
+                       cmocka_unit_test(communication_ids), cmocka_unit_test(another_prefix));
 }

@@ -102,6 +102,9 @@ static void look_for_dead_peers(struct fl_cma *cma, uint64_t now)
 static int progress(struct fl_rnic_client *client, uint64_t now)
 {
     struct fl_cma *cma = cma_of(client);
+    uint32_t mask;
+    fl_cm_set_id_prefix(cma->cm,
+                        fl_port_comm_id_prefix(cma->rnic->port, &mask)); /* a new hub may give another */
     if (now >= fl_cm_deadline(cma->cm))
         fl_cm_tick(cma->cm, now);
     if (!fl_list_empty(&cma->watched) && now >= cma->next_look)
