@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures farlane's NVMe/TCP as ratios within one run and prints a Markdown table.
+"""Measures farlane's NVMe/TCP and software RNIC as ratios within one run and prints a Markdown table.
 
 Each row compares two things that are run in turn, A B A B ..., several rounds; the figures are medians and the ratio is the
 median of the rounds' ratios. 'floor' is bench/floor: the same bytes over loopback TCP and nothing else; for ram, out of as much memory.
@@ -40,6 +40,8 @@ FARLANE = os.path.join(ARGS.build, "farlane")
 if not os.path.exists(FARLANE):
     FARLANE = os.path.join(ARGS.build, "tools", "farlane", "farlane")
 FLOOR = os.path.join(ARGS.build, "bench", "floor")
+VERBS = os.path.join(ARGS.build, "bench", "verbs")
+UDP_FLOOR = os.path.join(ARGS.build, "bench", "udp_floor")
 CPUS = sorted(os.sched_getaffinity(0))
 HOST_CPU, TARGET_CPU = CPUS[0], CPUS[1 % len(CPUS)]
 if len(CPUS) < 2:
@@ -129,6 +131,19 @@ def compare(name, bar, key, measure_a, measure_b, unit, better, scale=1.0, diffe
     print(f"  {name}: {ROWS[-1][1]} against {ROWS[-1][2]}: {ROWS[-1][3]} (bar {ROWS[-1][5]})", file=sys.stderr, flush=True)
 
 
+def absolute(name, bar, key, measure, unit, better, scale=1.0):
+    """One row with a bar of its own."""
+    if ARGS.only and not re.search(ARGS.only, name):
+        return
+    each = [measure()[key] * scale for _ in range(ARGS.rounds)]
+    value = statistics.median(each)
+    met = value <= bar if better == "less" else value >= bar
+    sign = "≤" if better == "less" else "≥"
+    ROWS.append((name, f"{value:.4g} {unit}", "", "", f"{min(each):.3g}–{max(each):.3g}", f"{sign} {bar:g} {unit}", "yes" if met else "no"))
+    RAW.append({"name": name, "ours": each, "key": key, "bar": bar, "better": better})
+    print(f"  {name}: {ROWS[-1][1]} (bar {ROWS[-1][5]})", file=sys.stderr, flush=True)
+
+
 def with_target(spec, rows, poll="busy"):
     target = Target(spec, poll)
     try:
@@ -181,6 +196,65 @@ def file_rows(path):
     with_target(f"file:{path}", rows)
 
 
+def shared_memory_rows():
+    def verbs(*args):
+        return lambda: run_json([VERBS, "--seconds", str(ARGS.seconds), "--cpus", f"{HOST_CPU},{TARGET_CPU}", *args])
+
+    absolute("RDMA by shared memory: READ of 4 KiB, depth 1, mean, pool memory", 1.0, "mean_us", verbs("--pool"), "us", "less")
+    absolute("RDMA by shared memory: READ of 4 KiB, depth 1, mean, other memory", 2.5, "mean_us", verbs(), "us", "less")
+    absolute("RDMA by shared memory: WRITE of 64 bytes, one way", 0.6, "mean_us", verbs("--op", "pingpong", "--bs", "64", "--pool"), "us",
+             "less")
+    absolute("RDMA by shared memory: WRITEs of 64 bytes, one core", 4, "iops",
+             verbs("--op", "write", "--bs", "64", "--depth", "64", "--pool"), "M/s", "more", 1e-6)
+
+
+class Apart:
+    """Two network namespaces and a veth pair: packets go from one to the other as between hosts."""
+
+    def __init__(self):
+        tag = f"flb{os.getpid()}"
+        self.names = (f"{tag}a", f"{tag}b")
+        a, b = self.names
+        self.made = []
+        for name in self.names:
+            subprocess.run(["ip", "netns", "add", name], check=True, capture_output=True)
+            self.made.append(name)
+        self.ip("link", "add", "v0", "netns", a, "type", "veth", "peer", "name", "v0", "netns", b)
+        for name, address in zip(self.names, ("10.99.0.1", "10.99.0.2")):
+            self.ip("-n", name, "addr", "add", f"{address}/24", "dev", "v0")
+            self.ip("-n", name, "link", "set", "lo", "up")
+            self.ip("-n", name, "link", "set", "v0", "mtu", "4200", "up")
+
+    @staticmethod
+    def ip(*args):
+        subprocess.run(["ip", *args], check=True, capture_output=True)
+
+    def run(self, program, *args):
+        return lambda: run_json([program, "--netns", ",".join(self.names), "--addresses", "10.99.0.1,10.99.0.2", "--seconds",
+                                 str(ARGS.seconds), "--cpus", f"{HOST_CPU},{TARGET_CPU}", *args])
+
+    def remove(self):
+        for name in self.made:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def udp_rows():
+    names = ("RDMA by UDP: READ of 4 KiB, depth 1, mean: verbs / bare datagrams",
+             "RDMA by UDP: WRITEs of 1 MiB: verbs / bare GSO and GRO with ICRC")
+    if ARGS.only and not any(re.search(ARGS.only, name) for name in names):
+        return
+    if os.geteuid() != 0:
+        print("  RDMA by UDP is left out: it takes network namespaces, so root", file=sys.stderr)
+        return
+    apart = Apart()
+    try:
+        compare(names[0], 1.35, "mean_us", apart.run(VERBS), apart.run(UDP_FLOOR), "us", "less")
+        compare(names[1], 0.8, "gb_per_s", apart.run(VERBS, "--op", "write", "--bs", "1048576", "--depth", "2"),
+                apart.run(UDP_FLOOR, "--stream"), "GB/s", "more")
+    finally:
+        apart.remove()
+
+
 def make_file(path, size):
     n = int(size[:-1]) << {"M": 20, "G": 30}[size[-1]]
     with open(path, "wb") as f:
@@ -218,6 +292,8 @@ def main():
                 make_file(path, ARGS.file_size)
                 make_file(path + ".local", ARGS.file_size)
             file_rows(path)
+    shared_memory_rows()
+    udp_rows()
     print_table()
     if ARGS.json:
         with open(ARGS.json, "w") as f:
