@@ -6,6 +6,7 @@
 #ifndef FL_BASE_COPY_H
 #define FL_BASE_COPY_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,9 +15,10 @@
 #endif
 
 /*
- * Like memcpy. The thread that calls it sees the bytes at once; others once it has made a locked access (an
- * atomic read-modify-write, any system call that takes a lock), which is how anything is handed to another
- * thread or a peer here.
+ * Like memcpy, into memory that is not in the CPU's caches and need not be: without reading each line before
+ * it is written, and without making later, smaller stores wait. The thread that calls it sees the bytes at
+ * once; others once it has made a locked access (an atomic read-modify-write, any system call that takes a
+ * lock), which is how anything is handed to another thread or a peer here.
  */
 static inline void fl_copy_past_caches(void *dst, const void *src, size_t len)
 {
@@ -40,6 +42,22 @@ static inline void fl_copy_past_caches(void *dst, const void *src, size_t len)
     }
 #endif
     memcpy(dst, src, len);
+}
+
+/*
+ * Like memmove, for memory that somebody watches: the last byte is stored once, after all others. Programs
+ * wait for the last byte of an RDMA WRITE to change, take it that all is there, and may use the buffer anew
+ * at once; memcpy may store the same bytes twice.
+ */
+static inline void fl_copy_watched(void *dst, const void *src, size_t len)
+{
+    uint8_t last;
+
+    if (!len)
+        return;
+    last = ((const uint8_t *)src)[len - 1];
+    memmove(dst, src, len - 1);
+    __atomic_store_n((uint8_t *)dst + len - 1, last, __ATOMIC_RELEASE);
 }
 
 #endif

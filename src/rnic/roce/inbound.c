@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side: SENDs and WRITEs, packet by packet, into memory (9.7.4.1, 9.4.1, 9.4.3). */
-#include <string.h>
-
+#include "base/copy.h"
 #include "rnic/roce/parts.h"
 
 static enum fl_roce_verdict take_send(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
@@ -60,7 +59,7 @@ static enum fl_roce_verdict take_write(struct fl_roce_qp *qp, const struct fl_ib
         if (qp->ops->remote(qp, resp->rkey, resp->va + resp->offset, FAULT(8) ? 1 : packet->payload_len,
                             IBV_ACCESS_REMOTE_WRITE, &ptr))
             return FL_ROCE_BAD_ACCESS;
-        memcpy(ptr, packet->payload, packet->payload_len);
+        fl_copy_watched(ptr, packet->payload, packet->payload_len);
     }
     return FL_ROCE_OK;
 }

@@ -8,8 +8,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/clock.h"
-
-#define TAIL_LEN 8u /* of a WRITE, stored last */
+#include "base/copy.h"
 
 /* The peer sees the odd number before we look at what it may close: fl_shm_link_quiesce(). */
 static void begin(struct fl_shm_link *link)
@@ -83,20 +82,11 @@ static uint8_t *mapped(const struct fl_shm_link *link, const struct fl_key_place
     return NULL;
 }
 
-/* Programs wait for the last byte of a WRITE to change, and then take it that all is there. */
 static void write_mapped(uint8_t *to, const struct fl_shm_request *r)
 {
     for (int i = 0; i < r->nr_iov; i++) {
-        const uint8_t *from = r->iov[i].iov_base;
-        size_t len = r->iov[i].iov_len, tail = FL_MIN(len, (size_t)TAIL_LEN);
-        if (i + 1 < r->nr_iov) {
-            memcpy(to, from, len);
-        } else {
-            memmove(to, from, len - tail);
-            __atomic_thread_fence(__ATOMIC_RELEASE);
-            memmove(to + len - tail, from + len - tail, tail);
-        }
-        to += len;
+        fl_copy_watched(to, r->iov[i].iov_base, r->iov[i].iov_len);
+        to += r->iov[i].iov_len;
     }
 }
 
