@@ -90,7 +90,7 @@ class Target:
 
 
 def run_json(command):
-    r = subprocess.run(command, capture_output=True, text=True)
+    r = subprocess.run(command, capture_output=True, text=True, timeout=ARGS.seconds * 10 + 60)
     if r.returncode:
         sys.exit(f"bench: {' '.join(command)} failed: {r.stderr.strip()}")
     got = json.loads(r.stdout)
