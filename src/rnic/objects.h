@@ -149,6 +149,7 @@ struct fl_qp {
     bool established;             /* the first packet was told */
     void *cm_id;                  /* whose connection it is; NULL: of no id of the connection manager */
     bool sqd_notify;
+    bool selective, spray;   /* agreed with the peer, which is farlane, too; they count on the way to RTR */
     uint32_t nr_told;        /* async events given out; context's events_lock */
     struct ibv_qp_attr attr; /* as set, for ibv_query_qp() */
     struct ibv_qp_init_attr init;

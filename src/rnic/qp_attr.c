@@ -58,6 +58,8 @@ static struct fl_roce_attr roce_attr(const struct fl_qp *qp, const struct ibv_qp
         .max_rd_atomic = a->max_rd_atomic,
         .max_dest_rd_atomic = a->max_dest_rd_atomic,
         .line_rate = line_rate(device),
+        .selective = qp->selective,
+        .nr_paths = qp->selective && qp->spray ? FL_RNIC_PATHS : 1,
     };
 }
 
@@ -105,8 +107,10 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
         if (r)
             return r;
     }
-    if (to == IBV_QPS_RESET)
+    if (to == IBV_QPS_RESET) {
         fl_qp_reset(qp);
+        qp->selective = qp->spray = false;
+    }
     qp->sqd_notify = to == IBV_QPS_SQD && merged.en_sqd_async_notify;
     struct fl_roce_attr roce = roce_attr(qp, &merged);
     r = to == from && from != IBV_QPS_INIT ? 0 : qp->path->modify(qp, to, &roce);

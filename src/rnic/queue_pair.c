@@ -286,6 +286,7 @@ static int set_up(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
         .max_dest_rd_atomic = attr->qp_type == IBV_QPT_RC ? FL_ROCE_RD_MAX : 0,
         .sq_sig_all = attr->sq_sig_all,
         .rq = attr->srq ? &fl_srq_of(attr->srq)->rq : NULL,
+        .pool = &rnic->pool,
     };
     r = fl_roce_qp_init(&qp->roce, &fl_qp_roce_ops, &cap, qp);
     if (r)

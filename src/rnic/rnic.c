@@ -133,10 +133,16 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
     fl_list_init(&rnic->datagrams);
     fl_list_init(&rnic->clients);
     rnic->poison = env_is_set("FARLANE_POISON");
-    int r = fl_key_table_init(&rnic->keys);
+    rnic->spray = env_is_set("FARLANE_SPRAY");
+    int r = fl_roce_pool_init(&rnic->pool, FL_RNIC_POOL);
+    if (r) {
+        fl_error_set(err, r, "no memory for packets of the software RNIC: %s", strerror(-r));
+        goto free_rnic;
+    }
+    r = fl_key_table_init(&rnic->keys);
     if (r) {
         fl_error_set(err, r, "no memory for the keys of the software RNIC: %s", strerror(-r));
-        goto free_rnic;
+        goto fini_pool;
     }
     port_options(&options);
     r = fl_port_open(&options, &rnic->port, err);
@@ -161,6 +167,8 @@ stop_stats:
     fl_port_close(rnic->port);
 fini_keys:
     fl_key_table_fini(&rnic->keys);
+fini_pool:
+    fl_roce_pool_fini(&rnic->pool);
 free_rnic:
     free(rnic);
     return r;
@@ -190,6 +198,7 @@ static void rnic_destroy(struct fl_rnic *rnic)
     fl_shm_path_stop(rnic);
     fl_port_close(rnic->port);
     fl_key_table_fini(&rnic->keys);
+    fl_roce_pool_fini(&rnic->pool);
     fl_timer_heap_fini(&rnic->timers);
     for (size_t i = 0; i < FL_ARRAY_LEN(rnic->qps.at); i++)
         free(rnic->qps.at[i]);
@@ -284,6 +293,7 @@ static void hold(struct fl_rnic *rnic, const struct fl_port_flow *flow, const st
     held->tx.iov[0] = (struct iovec){held->bytes, at};
     held->tx.nr_iov = 1;
     held->tx.len = at;
+    held->tx.path = tx->path;
     held->full = true;
     rnic->stats.nr_held++;
 }

@@ -28,6 +28,8 @@ struct fl_device;
 struct fl_shm_path;
 struct fl_stats_server;
 
+#define FL_RNIC_POOL       4096 /* packets */
+#define FL_RNIC_PATHS      8    /* where both ends spray */
 #define FL_RNIC_PACKET_MAX (FL_IB_HDRS_MAX + 4096 + 4)
 
 /*
@@ -77,6 +79,8 @@ struct fl_rnic {
     struct fl_guard *guard; /* of registered memory; NULL: there is none on this system */
     struct fl_qp_table qps;
     uint32_t nr_qps, nr_qps_gone;
+    struct fl_roce_pool pool; /* packets that came ahead of others, of all queue pairs */
+    bool spray;               /* connections are offered to be spread over source ports */
     struct fl_list ready;     /* queue pairs that may have something to send: fl_qp.ready_link */
     struct fl_list datagrams; /* UD queue pairs: fl_qp.datagram_link */
     struct fl_list clients;

@@ -37,6 +37,14 @@ int fl_cma_take_param(struct fl_cma_id *id, const struct rdma_conn_param *param)
     return 0;
 }
 
+/* Only for a queue pair whose states are set here: a program that sets them itself knows nothing of it. */
+static uint16_t features_of(const struct fl_cma_id *id)
+{
+    if (!id->id.qp || id->id.qp_type != IBV_QPT_RC)
+        return 0;
+    return FL_CM_SELECTIVE | (id->cma->rnic->spray ? FL_CM_SPRAY : 0);
+}
+
 struct fl_cm_terms fl_cma_terms(const struct fl_cma_id *id)
 {
     return (struct fl_cm_terms){
@@ -47,6 +55,7 @@ struct fl_cm_terms fl_cma_terms(const struct fl_cma_id *id)
         .retry_count = id->retry_count,
         .rnr_retry_count = id->rnr_retry_count,
         .srq = id->srq,
+        .features = features_of(id),
         .ece_vendor = id->local_ece.vendor_id & 0xffffff,
         .ece_options = id->local_ece.options,
     };

@@ -32,6 +32,55 @@ static void connect_send_disconnect(void **state)
     bed_fini(&bed);
 }
 
+#define LONG_LEN (300u << 10)
+
+static uint64_t nr_resent(const struct rdma_cm_id *id)
+{
+    return fl_qp_of(id->qp)->roce.stats.nr_resent;
+}
+
+/* Two farlane peers agree on selective retransmission, and on spraying where it is wished; the packets of a
+ * message then leave by several source ports, which does not look like loss. */
+static void what_farlane_peers_agree_on(void **state)
+{
+    setenv("FARLANE_SHM", "0", 1);
+    for (int spray = 0; spray < 2; spray++) {
+        struct bed bed;
+        struct rdma_cm_id *client, *server;
+        bed_init(&bed, RDMA_PS_TCP, 0);
+        fl_cma_id_of(bed.listener)->cma->rnic->spray = spray; /* as FARLANE_SPRAY=1 sets it */
+        connect_both(&bed, &client, &server);
+        for (int i = 0; i < 2; i++) {
+            const struct fl_roce_attr *attr = &fl_qp_of(i ? server->qp : client->qp)->roce.attr;
+            assert_true(attr->selective);
+            assert_int_equal(attr->nr_paths, spray ? FL_RNIC_PATHS : 1);
+        }
+        uint8_t *from = malloc(LONG_LEN), *to = calloc(1, LONG_LEN);
+        for (uint32_t i = 0; i < LONG_LEN; i++)
+            from[i] = (uint8_t)(i * 7 + (i >> 8));
+        struct ibv_mr *from_mr = fl_mr_reg(client->pd, from, LONG_LEN, IBV_ACCESS_LOCAL_WRITE);
+        struct ibv_mr *to_mr = fl_mr_reg(server->pd, to, LONG_LEN,
+                                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        struct ibv_sge sge = {(uintptr_t)from, LONG_LEN, from_mr->lkey};
+        struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
+        wr.wr.rdma.remote_addr = (uintptr_t)to;
+        wr.wr.rdma.rkey = to_mr->rkey;
+        assert_int_equal(ibv_post_send(client->qp, &wr, &bad), 0);
+        assert_int_equal(wait_wc(client->send_cq).status, IBV_WC_SUCCESS);
+        assert_memory_equal(from, to, LONG_LEN);
+        print_message("%s: %llu packets sent again\n", spray ? "sprayed" : "one path",
+                      (unsigned long long)nr_resent(client));
+        fl_mr_dereg(from_mr);
+        fl_mr_dereg(to_mr);
+        free(from);
+        free(to);
+        destroy(client);
+        destroy(server);
+        bed_fini(&bed);
+    }
+    unsetenv("FARLANE_SHM");
+}
+
 static void private_data_and_depths_go_over(void **state)
 {
     struct rdma_conn_param ask = {.private_data = "ask",
@@ -131,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connect_send_disconnect),
+        cmocka_unit_test(what_farlane_peers_agree_on),
         cmocka_unit_test(private_data_and_depths_go_over),
         cmocka_unit_test(endpoints),
     };

@@ -81,6 +81,17 @@ static int rts_attr(const struct fl_cma_id *id, struct ibv_qp_attr *attr, int *m
     return 0;
 }
 
+/* What both farlane peers offered */
+static void agree(struct fl_cma_id *id)
+{
+    if (!id->id.qp || id->id.qp_type != IBV_QPT_RC)
+        return;
+    struct fl_qp *qp = fl_qp_of(id->id.qp);
+    uint16_t features = fl_cm_peer(id->conn)->features & fl_cma_terms(id).features;
+    qp->selective = features & FL_CM_SELECTIVE;
+    qp->spray = features & FL_CM_SPRAY;
+}
+
 /* 0 or negative errno */
 static int attr_for(struct fl_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
@@ -96,6 +107,8 @@ static int attr_for(struct fl_cma_id *id, struct ibv_qp_attr *attr, int *mask)
         break;
     case IBV_QPS_RTR:
         r = rtr_attr(id, attr, mask);
+        if (!r)
+            agree(id);
         break;
     case IBV_QPS_RTS:
         r = rts_attr(id, attr, mask);

@@ -341,8 +341,14 @@ bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const
     uint32_t len = packet->len + FL_IB_ICRC_LEN;
     uint8_t service = *(const uint8_t *)packet->iov[0].iov_base >> 5, tos = flow->tos & (uint8_t)~ECN_MASK,
             *p;
+    struct fl_port_flow sprayed;
     struct source *source;
     struct entry *e;
+    if (packet->path) { /* each path takes a source port of its own, and so keeps its order */
+        sprayed = *flow;
+        sprayed.entropy = (uint16_t)(sprayed.entropy + packet->path);
+        flow = &sprayed;
+    }
     if (service == FL_IB_RC || service == FL_IB_UC) /* those whose rate falls when marked */
         tos |= ECT0;
     source = source_of(tx, flow, tos);
