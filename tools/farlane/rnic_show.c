@@ -17,24 +17,20 @@ static void heading(const char *title)
 
 /* ---- devices ---- */
 
-static unsigned int mtu_of(const struct fl_device *device)
-{
-    return 128u << fl_device_mtu(device);
-}
-
 static void add_device(const struct fl_device *d, void *arg)
 {
     struct table *t = arg;
-    char text[INET6_ADDRSTRLEN], rate[FL_SIZE_TEXT_LEN];
+    char text[INET6_ADDRSTRLEN], rate[FL_SIZE_TEXT_LEN], mtu[16];
     bool first = true;
 
+    snprintf(mtu, sizeof(mtu), "%u", 128u << fl_device_mtu(d));
     for (int i = 0; i < d->nr_gids; i++) {
         if (IN6_IS_ADDR_UNSPECIFIED(&d->gids[i].addr))
             continue;
         table_cell(t, "%s", first ? d->device.name : "");
         table_cell(t, "%s", first ? d->ifname : "");
         table_cell(t, "%s", first ? d->up ? "active" : "down" : "");
-        table_cell(t, first ? "%u" : "", mtu_of(d));
+        table_cell(t, "%s", first ? mtu : "");
         table_cell(t, "%s", first && d->speed_mbps ? fl_rate_format(d->speed_mbps * 125e3, rate) : "");
         table_cell(t, "%d", i);
         table_cell(t, "%s", rnic_gid(&d->gids[i].addr, text));
