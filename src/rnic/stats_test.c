@@ -85,6 +85,50 @@ static void test_not_connected(void **state)
     tv_free(tv);
 }
 
+static void test_other_services(void **state)
+{
+    const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD};
+    for (int i = 0; i < 2; i++) {
+        struct tv *tv = tv_pair(types[i]);
+        struct fl_stats_view view;
+        view_of_this_process(&view);
+        const struct fl_stats_qp *qp = qp_of(&view, tv->a.qp->qp_num);
+        assert_non_null(qp);
+        assert_int_equal(qp->type, types[i]);
+        assert_string_equal(qp->path, "udp");
+        assert_string_equal(qp->how, ""); /* nothing is sent again */
+        assert_null(strstr(qp->reason, "selective"));
+        assert_int_equal(!!strstr(qp->reason, "datagrams"), types[i] == IBV_QPT_UD);
+        assert_int_equal(!!qp->peer_qpn, types[i] == IBV_QPT_UC);
+        fl_stats_view_free(&view);
+        tv_free(tv);
+    }
+}
+
+/* More than fit into one answer: each once, in order. */
+static void test_many(void **state)
+{
+    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct ibv_qp_init_attr init = {.send_cq = tv->a.scq,
+                                    .recv_cq = tv->a.rcq,
+                                    .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1},
+                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp *qps[3 * FL_STATS_QPS_MAX];
+    struct fl_stats_view view;
+    for (size_t i = 0; i < FL_ARRAY_LEN(qps); i++) {
+        qps[i] = fl_qp_create(tv->pd, &init);
+        assert_non_null(qps[i]);
+    }
+    view_of_this_process(&view);
+    assert_int_equal(view.nr_qps, FL_ARRAY_LEN(qps) + 2);
+    for (uint32_t i = 1; i < view.nr_qps; i++)
+        assert_true(view.qps[i].qpn > view.qps[i - 1].qpn);
+    fl_stats_view_free(&view);
+    for (size_t i = 0; i < FL_ARRAY_LEN(qps); i++)
+        assert_int_equal(fl_qp_destroy(qps[i]), 0);
+    tv_free(tv);
+}
+
 static uint64_t sent_by_loopback(const struct fl_stats_view *view)
 {
     uint64_t counters[FL_NR_QP_COUNTERS];
@@ -261,6 +305,8 @@ int main(void)
         cmocka_unit_test(test_at_exit), /* first: no RNIC has been here */
         cmocka_unit_test(test_queue_pairs),
         cmocka_unit_test(test_not_connected),
+        cmocka_unit_test(test_other_services),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_destroyed_queue_pairs_count),
         cmocka_unit_test(test_forged_and_unknown),
         cmocka_unit_test(test_naks_by_kind),
