@@ -67,8 +67,10 @@ static void raise(struct fl_roce_qp *qp, uint32_t psn, bool of_read)
     if (fl_psn_diff(from, first) < 0)
         from = first;
     for (; fl_psn_diff(end, from) >= 0; from = fl_psn_add(from, step))
-        if (may_be_lost(qp, from, of_read))
+        if (may_be_lost(qp, from, of_read)) {
             fl_track_lost(qp, from);
+            fl_roce_window_missed(qp);
+        }
 }
 
 /* One bit of a SACK: the packet lies at the peer. */
@@ -115,8 +117,10 @@ static void judge_round(struct fl_roce_qp *qp, uint32_t upto, uint32_t answered,
     for (uint32_t i = 0; sel->nr_closed && (i += fl_bits_next(sel->closed, una + i, nr - i)) < nr; i++) {
         uint32_t psn = fl_psn_add(una, i);
         fl_track_leave_rounds(sel, psn);
-        if (!fl_bit(sel->seen, psn) && is_missing(qp, psn, answered))
+        if (!fl_bit(sel->seen, psn) && is_missing(qp, psn, answered)) {
             fl_track_lost(qp, psn);
+            fl_roce_window_missed(qp);
+        }
     }
     /* It comes next, and the peer has told before that it lies there: it waits for a receive (RNR). */
     if (fl_track_unheard(qp, upto) && fl_bit(sel->seen, upto) && !fl_roce_is_rd(fl_track_find(qp, upto))) {

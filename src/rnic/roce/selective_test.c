@@ -296,6 +296,24 @@ static void held_send_without_a_receive(void **state)
     pair_free(p);
 }
 
+/* A receiver that is slow to post receives is no sign of a network that overflows. */
+static void rnr_leaves_the_window(void **state)
+{
+    struct pair *p = selective(8, 1);
+    for (uint64_t i = 0; i < 600; i++) {
+        post(&p->a, i, IBV_WR_SEND, 0, 50, 0);
+        settle(p);
+        post_recv(&p->b, i, 30000, 100);
+        wait_until(p, fl_roce_qp_deadline(&p->a.qp));
+        settle(p);
+        assert_int_equal(p->a.nr_wcs, 1);
+        p->a.nr_wcs = p->b.nr_wcs = p->nr_log = 0;
+    }
+    assert_int_equal(p->a.qp.stats.nr_rnr_rx, 600);
+    assert_int_equal(p->a.qp.req.window, p->a.qp.attr.window);
+    pair_free(p);
+}
+
 /* What comes before the refused request ends well, and in order, though its answer comes later. */
 static void refusal_overtakes_an_answer(void **state)
 {
@@ -418,7 +436,7 @@ int main(void)
                        cmocka_unit_test(total_loss_ends_in_bounded_time),
                        cmocka_unit_test(spraying_does_not_look_like_loss),
                        cmocka_unit_test(a_dead_path_is_got_around), cmocka_unit_test(pool_used_up),
-                       cmocka_unit_test(held_send_without_a_receive),
+                       cmocka_unit_test(held_send_without_a_receive), cmocka_unit_test(rnr_leaves_the_window),
                        cmocka_unit_test(refusal_overtakes_an_answer), cmocka_unit_test(others_never_see_it),
                        cmocka_unit_test(what_cannot_be_agreed), cmocka_unit_test(sack_of_nonsense));
 }

@@ -37,7 +37,6 @@ void fl_track_lost(struct fl_roce_qp *qp, uint32_t psn)
     sel->nr_lost++;
     sel->nr_out--;
     qp->stats.nr_lost++;
-    fl_roce_window_missed(qp);
 }
 
 void fl_track_found(struct fl_roce_selective *sel, uint32_t psn)
