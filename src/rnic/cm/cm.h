@@ -202,8 +202,8 @@ const struct fl_cm_stats *fl_cm_stats(const struct fl_cm *cm);
 uint32_t fl_cm_nr_conns(const struct fl_cm *cm); /* with those that nobody owns any more */
 
 /*
- * Requests for a service ID, at local addresses that equal `addr`; NULL: at all. The one that names an
- * address goes before the one that does not. backlog: requests that may wait for fl_cm_accept(),
+ * Requests for a service ID, at local addresses that equal `addr`; ::ffff:0.0.0.0: at all of IPv4, :: at all
+ * of IPv6, NULL: at all. The one that names less goes before the one that names more. backlog: requests that may wait for fl_cm_accept(),
  * fl_cm_reject() or fl_cm_sidr_reply(), at least 1; what comes beyond is dropped, and the peer asks again.
  * RC, UC and SIDR are one: port spaces keep them apart. -EADDRINUSE: service ID and address are taken.
  * -ENOMEM, -EINVAL.

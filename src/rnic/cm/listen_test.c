@@ -34,6 +34,36 @@ static void listeners(void **state)
     bed_fini(&bed);
 }
 
+/* 0.0.0.0, :: for IPv6 alone, and both, side by side */
+static void listeners_of_a_family(void **state)
+{
+    struct bed bed;
+    struct fl_cm_listener *all4, *all6, *other;
+    struct in6_addr any4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}}, here = {.s6_addr = {0xfd, [15] = 1}};
+    struct fl_cm_connect args;
+    struct fl_cm_conn *a;
+    bed_init(&bed);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &any4, 8, NULL, &all4), 0);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &in6addr_any, 8, NULL, &all6), 0);
+    assert_int_equal(fl_cm_listen(bed.cm[B], SERVICE, &any4, 8, NULL, &other), -EADDRINUSE);
+    begin(&bed);
+    move(&bed, A, FL_CM_REQ);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).listener, all4);
+    fl_cm_listener_destroy(bed.cm[B], all4, bed.now);
+    args = connect_args(&bed);
+    args.terms.qpn++;
+    fl_cm_connect(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_REQ);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).listener, bed.listener);
+    args.route.local = args.route.remote = here;
+    args.route.local.s6_addr[15] = 2;
+    args.terms.qpn++;
+    fl_cm_connect(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_REQ);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).listener, all6);
+    bed_fini(&bed);
+}
+
 static void listener_gone(void **state)
 {
     struct bed bed;
@@ -185,7 +215,8 @@ static void case_V11_backlog_1(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(listeners), cmocka_unit_test(listener_gone),
-                       cmocka_unit_test(too_many_connections), cmocka_unit_test(backlog_full),
-                       cmocka_unit_test(case_V11_backlog_64), cmocka_unit_test(case_V11_backlog_1));
+    return FL_UNIT_RUN(cmocka_unit_test(listeners), cmocka_unit_test(listeners_of_a_family),
+                       cmocka_unit_test(listener_gone), cmocka_unit_test(too_many_connections),
+                       cmocka_unit_test(backlog_full), cmocka_unit_test(case_V11_backlog_64),
+                       cmocka_unit_test(case_V11_backlog_1));
 }

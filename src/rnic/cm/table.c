@@ -105,17 +105,31 @@ void fl_cm_link_qpn(struct fl_cm *cm, struct fl_cm_conn *conn)
     fl_list_add_head(qpn_chain(cm, &conn->route.remote, conn->peer.qpn), &conn->by_qpn);
 }
 
+enum { NO_MATCH, MATCHES_ALL, MATCHES_FAMILY, MATCHES };
+
+static int match(const struct fl_cm_listener *listener, const struct in6_addr *local)
+{
+    static const struct in6_addr any4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    if (listener->any)
+        return MATCHES_ALL;
+    if (same_addr(&listener->addr, local))
+        return MATCHES;
+    if (IN6_IS_ADDR_V4MAPPED(local))
+        return same_addr(&listener->addr, &any4) ? MATCHES_FAMILY : NO_MATCH;
+    return IN6_IS_ADDR_UNSPECIFIED(&listener->addr) ? MATCHES_FAMILY : NO_MATCH;
+}
+
 struct fl_cm_listener *fl_cm_find_listener(const struct fl_cm *cm, uint64_t service_id,
                                            const struct in6_addr *local)
 {
-    struct fl_cm_listener *listener, *any = NULL;
+    struct fl_cm_listener *listener, *best = NULL;
+    int best_match = NO_MATCH;
     fl_list_for_each (listener, &cm->listeners, link) {
-        if (listener->service_id != service_id)
-            continue;
-        if (listener->any)
-            any = listener;
-        else if (same_addr(&listener->addr, local))
-            return listener;
+        int m = listener->service_id == service_id ? match(listener, local) : NO_MATCH;
+        if (m > best_match) {
+            best = listener;
+            best_match = m;
+        }
     }
-    return any;
+    return best;
 }

@@ -116,6 +116,34 @@ static void loopback_of_both_kinds(void **state)
     connect_over(&any6, &lo4, "127.0.0.1"); /* as with TCP, :: hears both */
 }
 
+/* As with TCP: 0.0.0.0 and ::, if that is told to be of IPv6 alone, go side by side. */
+static void both_kinds_on_one_port(void **state)
+{
+    needs_namespace();
+    struct sockaddr_in any4 = ip4("0.0.0.0", 0);
+    struct sockaddr_in6 any6, lo6;
+    struct rdma_cm_id *four, *six, *one;
+    int on = 1;
+    assert_int_equal(fl_cma_create_id(NULL, &four, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(fl_cma_create_id(NULL, &six, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(fl_cma_bind_addr(four, (struct sockaddr *)&any4), 0);
+    assert_int_equal(fl_cma_listen(four, 1), 0);
+    any6 = ip6("::", be16toh(fl_cma_get_src_port(four)));
+    lo6 = ip6("::1", be16toh(fl_cma_get_src_port(four)));
+    assert_int_equal(fl_cma_bind_addr(six, (struct sockaddr *)&any6), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    assert_int_equal(fl_cma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)), 0);
+    assert_int_equal(fl_cma_bind_addr(six, (struct sockaddr *)&any6), 0);
+    assert_int_equal(fl_cma_listen(six, 1), 0);
+    assert_int_equal(fl_cma_create_id(NULL, &one, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(fl_cma_bind_addr(one, (struct sockaddr *)&lo6), -1);
+    fl_cma_destroy_id(six);
+    assert_int_equal(fl_cma_bind_addr(one, (struct sockaddr *)&lo6), 0);
+    assert_int_equal(fl_cma_listen(one, 1), 0);
+    fl_cma_destroy_id(one);
+    fl_cma_destroy_id(four);
+}
+
 static void an_interface_of_its_own(void **state)
 {
     needs_namespace();
@@ -197,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loopback_of_both_kinds),
+        cmocka_unit_test(both_kinds_on_one_port),
         cmocka_unit_test(an_interface_of_its_own),
         cmocka_unit_test(devices_are_those_of_the_addresses),
         cmocka_unit_test(no_route),

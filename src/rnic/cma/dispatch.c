@@ -72,14 +72,10 @@ static struct fl_cma_id *new_request_id(const struct fl_cma_id *listener, struct
     return id;
 }
 
+/* A request of the other kind, connection or datagrams, knocks at the wrong door. */
 static bool is_served(const struct fl_cma_id *listener, const struct fl_cm_conn *conn)
 {
-    bool ip4 = IN6_IS_ADDR_V4MAPPED(&fl_cm_route(conn)->local);
-    if (fl_cma_is_datagram(listener) != (fl_cm_service(conn) == FL_IB_UD))
-        return false;
-    if (listener->id.route.addr.src_addr.sa_family == AF_INET)
-        return ip4;
-    return !ip4 || !listener->afonly;
+    return fl_cma_is_datagram(listener) == (fl_cm_service(conn) == FL_IB_UD);
 }
 
 static void take_request(struct fl_cma *cma, const struct fl_cm_event *e)

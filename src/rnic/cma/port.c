@@ -30,16 +30,26 @@ static struct fl_cma_port *find(struct fl_cma *cma, uint64_t service_id)
     return NULL;
 }
 
+enum { IP4 = 1, IP6 = 2 };
+
+/* :: is every address of either kind, unless it is told not to be. */
+static int kinds_of(const struct sockaddr *addr, bool afonly)
+{
+    struct in6_addr gid;
+    fl_cma_gid_of(addr, &gid);
+    if (IN6_IS_ADDR_V4MAPPED(&gid))
+        return IP4;
+    return fl_cma_is_any(addr) && !afonly ? IP4 | IP6 : IP6;
+}
+
 static bool conflict(const struct fl_cma_id *id, const struct sockaddr *addr, const struct fl_cma_id *other)
 {
     const struct sockaddr *theirs = &other->id.route.addr.src_addr;
     struct in6_addr a, b;
     if (id->reuseaddr && other->reuseaddr && other->state != FL_CMA_LISTENING)
         return false;
-    if (addr->sa_family != theirs->sa_family && (id->afonly || other->afonly))
-        return false;
     if (fl_cma_is_any(addr) || fl_cma_is_any(theirs))
-        return true;
+        return kinds_of(addr, id->afonly) & kinds_of(theirs, other->afonly);
     return fl_cma_gid_of(addr, &a) && fl_cma_gid_of(theirs, &b) && IN6_ARE_ADDR_EQUAL(&a, &b);
 }
 
