@@ -2,6 +2,7 @@
 /* Which address, which device: in a network namespace with interfaces of our making. */
 #include "rnic/cma/test_bed.h"
 
+#include <net/if.h>
 #include <sched.h>
 
 static bool alone; /* in a namespace of our own, with fl0 of 10.9.8.7/24 and fd00:9::7/64 */
@@ -28,9 +29,10 @@ static bool become_root_of_a_namespace(void)
 static void enter_namespace(void)
 {
     alone = become_root_of_a_namespace() &&
-            run("ip link set lo up && ip link add fl0 type veth peer name fl1 && ip link set fl1 up && ip "
-                "addr add 10.9.8.7/24 dev fl0 && "
-                "ip addr add fd00:9::7/64 dev fl0 nodad && ip link set fl0 up");
+            run("ip link set lo up && ip link add fl0 type veth peer name fl1 && ip link set fl1 up && "
+                "ip link set fl0 addrgenmode none && ip link set fl0 up && "
+                "ip addr add 10.9.8.7/24 dev fl0 && ip addr add fd00:9::7/64 dev fl0 nodad && "
+                "ip addr add fe80::7/64 dev fl0 nodad");
 }
 
 static void needs_namespace(void)
@@ -155,6 +157,15 @@ static void an_interface_of_its_own(void **state)
     connect_over(&any6, &a6, "fd00:9::7");
 }
 
+static void link_local(void **state)
+{
+    needs_namespace();
+    struct sockaddr_in6 addr = ip6("fe80::7", 0), any6 = ip6("::", 0);
+    addr.sin6_scope_id = if_nametoindex("fl0");
+    connect_over(&addr, &addr, "fe80::7");
+    connect_over(&any6, &addr, "fe80::7");
+}
+
 static void devices_are_those_of_the_addresses(void **state)
 {
     needs_namespace();
@@ -227,6 +238,7 @@ int main(void)
         cmocka_unit_test(loopback_of_both_kinds),
         cmocka_unit_test(both_kinds_on_one_port),
         cmocka_unit_test(an_interface_of_its_own),
+        cmocka_unit_test(link_local),
         cmocka_unit_test(devices_are_those_of_the_addresses),
         cmocka_unit_test(no_route),
         cmocka_unit_test(names),

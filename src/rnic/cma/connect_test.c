@@ -134,6 +134,40 @@ static void private_data_and_depths_go_over(void **state)
     bed_fini(&bed);
 }
 
+/* The kind of the client's queue pair goes over, and the server's is made of it. */
+static void unreliable_connection(void **state)
+{
+    struct bed bed;
+    struct ibv_qp_init_attr attr = qp_attr(IBV_QPT_UC);
+    struct buffer from = {.bytes = "perhaps"}, to = {.mr = NULL};
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    struct rdma_cm_id *client = resolved(bed.client, bed.port, RDMA_PS_TCP);
+    fl_cma_destroy_qp(client);
+    assert_int_equal(fl_cma_create_qp(client, NULL, &attr), 0);
+    assert_int_equal(fl_cma_connect(client, NULL), 0);
+    struct rdma_cm_event *event = expect(bed.server, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *server = event->id;
+    fl_cma_ack_cm_event(event);
+    assert_int_equal(server->qp_type, IBV_QPT_UC);
+    attr = qp_attr(server->qp_type);
+    assert_int_equal(fl_cma_create_qp(server, NULL, &attr), 0);
+    buffer_init(&from, client);
+    buffer_init(&to, server);
+    post_recv(server, &to);
+    assert_int_equal(fl_cma_accept(server, NULL), 0);
+    expect_and_ack(bed.client, RDMA_CM_EVENT_ESTABLISHED);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
+    post_send(client, &from, 8);
+    assert_int_equal(wait_wc(server->recv_cq).byte_len, 8);
+    assert_string_equal((char *)to.bytes, "perhaps");
+    fl_mr_dereg(from.mr);
+    fl_mr_dereg(to.mr);
+    destroy(client);
+    expect_and_ack(bed.server, RDMA_CM_EVENT_DISCONNECTED);
+    destroy(server);
+    bed_fini(&bed);
+}
+
 /* rdma_create_ep() and the inline functions of rdma_verbs.h; one thread takes both parts in turn. */
 static void endpoints(void **state)
 {
@@ -182,6 +216,7 @@ int main(void)
         cmocka_unit_test(connect_send_disconnect),
         cmocka_unit_test(what_farlane_peers_agree_on),
         cmocka_unit_test(private_data_and_depths_go_over),
+        cmocka_unit_test(unreliable_connection),
         cmocka_unit_test(endpoints),
     };
     use_own_port();
