@@ -208,6 +208,15 @@ def shared_memory_rows():
              verbs("--op", "write", "--bs", "64", "--depth", "64", "--pool"), "M/s", "more", 1e-6)
 
 
+def connection_rows():
+    def connections(nr):
+        return lambda: run_json([os.path.join(ARGS.build, "bench", "rnic_cm"), "--json", str(nr)])
+
+    absolute("RDMA connections set up a second, 32 at a time", 2000, "per_second", connections(2000), "1/s", "more")
+    absolute("RDMA connections: memory of each, with queues of 16", 64, "kib", connections(1000), "KiB", "less")
+    absolute("RDMA connections: CPU of 1,000 that are idle", 1, "idle_percent", connections(1000), "%", "less")
+
+
 class Apart:
     """Two network namespaces and a veth pair: packets go from one to the other as between hosts."""
 
@@ -293,6 +302,7 @@ def main():
                 make_file(path + ".local", ARGS.file_size)
             file_rows(path)
     shared_memory_rows()
+    connection_rows()
     udp_rows()
     print_table()
     if ARGS.json:
