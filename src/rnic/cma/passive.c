@@ -91,7 +91,6 @@ int fl_cma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **out)
     int r = event->status ? event->status : event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? 0 : -EINVAL;
     if (!r && listener->ep_attr) {
         struct ibv_qp_init_attr attr = *listener->ep_attr;
-        event->id->srq = listen->srq;
         r = fl_cma_create_qp(event->id, listen->pd, &attr) ? -errno : 0;
     }
     if (r) {

@@ -137,15 +137,16 @@ void fl_cma_destroy_qp(struct rdma_cm_id *cm_id)
 
 int fl_cma_create_srq_ex(struct rdma_cm_id *cm_id, struct ibv_srq_init_attr_ex *attr)
 {
-    if (cm_id->srq || !cm_id->verbs || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)) {
-        errno = EINVAL;
-        return -1;
-    }
     if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
         attr->pd = cm_id->pd;
         attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
     }
-    struct ibv_srq *srq = fl_srq_create_ex(cm_id->verbs, attr);
+    if (cm_id->srq || !attr->pd || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)) {
+        errno = EINVAL;
+        return -1;
+    }
+    /* A listener at all addresses is of no device, but its program may have chosen one. */
+    struct ibv_srq *srq = fl_srq_create_ex(attr->pd->context, attr);
     if (!srq)
         return -1;
     cm_id->pd = attr->pd;

@@ -184,12 +184,48 @@ static void a_shared_receive_queue(void **state)
     bed_fini(&bed);
 }
 
+/* Requests of a listening endpoint share the receive queue that it was made with, and none destroys it. */
+static void one_receive_queue_for_all_requests(void **state)
+{
+    struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
+    struct ibv_srq_init_attr srq = {.attr = {.max_wr = 8, .max_sge = 1}};
+    struct ibv_qp_init_attr attr = qp_attr(IBV_QPT_RC);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *listener, *other, *clients[2], *servers[2];
+    /* The protection domain comes from an id that has an address; the listener has none of its own. */
+    other = resolved(channel, 1, RDMA_PS_TCP);
+    assert_int_equal(fl_cma_getaddrinfo("0.0.0.0", "0", &hints, &res), 0);
+    attr.srq = fl_srq_create(other->pd, &srq);
+    assert_non_null(attr.srq);
+    assert_int_equal(fl_cma_create_ep(&listener, res, other->pd, &attr), 0);
+    fl_cma_freeaddrinfo(res);
+    assert_null(listener->verbs);
+    assert_int_equal(fl_cma_create_srq(listener, NULL, &srq), 0); /* it may have one besides */
+    assert_int_equal(fl_cma_listen(listener, 2), 0);
+    for (int i = 0; i < 2; i++) {
+        clients[i] = resolved(channel, be16toh(fl_cma_get_src_port(listener)), RDMA_PS_TCP);
+        assert_int_equal(fl_cma_connect(clients[i], NULL), 0);
+        assert_int_equal(fl_cma_get_request(listener, &servers[i]), 0);
+        assert_ptr_equal(servers[i]->qp->srq, attr.srq);
+        assert_int_equal(fl_cma_reject(servers[i], NULL, 0), 0);
+        expect_and_ack(channel, RDMA_CM_EVENT_REJECTED);
+    }
+    for (int i = 0; i < 2; i++) {
+        fl_cma_destroy_ep(servers[i]);
+        fl_cma_destroy_ep(clients[i]);
+    }
+    assert_int_equal(fl_srq_destroy(attr.srq), 0);
+    fl_cma_destroy_ep(listener);
+    fl_cma_destroy_ep(other);
+    fl_cma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_programs_own_queue_pair), cmocka_unit_test(data_before_the_rtu),
         cmocka_unit_test(the_program_tells_of_data),   cmocka_unit_test(options_take_effect),
-        cmocka_unit_test(a_shared_receive_queue),
+        cmocka_unit_test(a_shared_receive_queue),      cmocka_unit_test(one_receive_queue_for_all_requests),
     };
     use_own_port();
     return cmocka_run_group_tests(tests, NULL, NULL);
