@@ -13,6 +13,8 @@
 #include "rnic/objects.h"
 #include "rnic/verbs.h"
 
+#define WAITING_MAX 4096 /* events that a program does not fetch: it will not miss more of them */
+
 void fl_async_raise(struct fl_context *context, const struct ibv_async_event *event, uint32_t *nr_told)
 {
     uint64_t one = 1;
@@ -24,8 +26,16 @@ void fl_async_raise(struct fl_context *context, const struct ibv_async_event *ev
     e->event = *event;
     e->nr_told = nr_told;
     pthread_mutex_lock(&context->events_lock);
-    fl_list_add_tail(&context->events, &e->link);
+    bool room = context->nr_events < WAITING_MAX;
+    if (room) {
+        fl_list_add_tail(&context->events, &e->link);
+        context->nr_events++;
+    }
     pthread_mutex_unlock(&context->events_lock);
+    if (!room) {
+        free(e);
+        return;
+    }
     ssize_t n = write(context->verbs.context.async_fd, &one, sizeof(one));
     (void)n;
 }
@@ -46,6 +56,7 @@ int fl_async_get(struct ibv_context *ctx, struct ibv_async_event *event)
         e = FL_LIST_FIRST(&context->events, struct fl_async_event, link);
         if (e) {
             fl_list_del(&e->link);
+            context->nr_events--;
             if (e->nr_told)
                 ++*e->nr_told;
         }
@@ -109,6 +120,7 @@ void fl_async_forget(struct fl_context *context, const uint32_t *nr_told, pthrea
         if (nr_told && e->nr_told != nr_told)
             continue;
         fl_list_del(&e->link);
+        context->nr_events--;
         free(e);
         uncount(context->verbs.context.async_fd);
     }

@@ -285,6 +285,22 @@ static void test_async_event_of_a_destroyed_object(void **state)
     tv_free(tv);
 }
 
+/* A program that never fetches them does not make the list grow for ever. */
+static void test_async_events_nobody_fetches(void **state)
+{
+    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct fl_context *context = fl_context_of(tv->context);
+    struct ibv_async_event event = {.element.port_num = 1, .event_type = IBV_EVENT_GID_CHANGE};
+    for (int i = 0; i < 10000; i++)
+        fl_async_raise(context, &event, NULL);
+    assert_in_range(context->nr_events, 1, 4096);
+    for (uint32_t n = context->nr_events; n; n--)
+        assert_int_equal(fl_async_get(tv->context, &event), 0);
+    assert_int_equal(context->nr_events, 0);
+    assert_false(readable(tv->context->async_fd, 0));
+    tv_free(tv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_v4_failed_completions),
         cmocka_unit_test(test_async_events),
         cmocka_unit_test(test_async_event_of_a_destroyed_object),
+        cmocka_unit_test(test_async_events_nobody_fetches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ struct fl_context {
     struct fl_list link; /* device's contexts, for port events; fl_devices_lock */
     uint32_t refs; /* the program's, and those of protection domains, completion queues, channels: atomic */
     pthread_mutex_t events_lock;
-    struct fl_list events;      /* events_lock */
+    struct fl_list events;      /* events_lock, and the next */
+    uint32_t nr_events;
     struct verbs_context verbs; /* last: programs get &verbs.context */
 };
 

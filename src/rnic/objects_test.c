@@ -199,6 +199,28 @@ static void test_thread_drives(void **state)
     tv_free(tv);
 }
 
+/* The same after the program has polled, and so has kept the thread from it. */
+static void test_thread_takes_over(void **state)
+{
+    struct tv *tv = tv_pair(IBV_QPT_RC);
+    const struct timespec nap = {.tv_nsec = 20000000};
+    for (int round = 0; round < 3; round++) {
+        uint32_t tail = __atomic_load_n(&fl_cq_of(tv->a.scq)->tail, __ATOMIC_ACQUIRE);
+        uint64_t end = fl_now_ns() + 10 * FL_NS_PER_MS;
+        while (fl_now_ns() < end)
+            tv_none(tv->a.scq);
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 5000, 0), 0);
+        for (int i = 0; i < 500 && __atomic_load_n(&fl_cq_of(tv->a.scq)->tail, __ATOMIC_ACQUIRE) - tail < 8;
+             i++)
+            nanosleep(&nap, NULL);
+        assert_int_equal(__atomic_load_n(&fl_cq_of(tv->a.scq)->tail, __ATOMIC_ACQUIRE) - tail, 8);
+        for (int i = 0; i < 8; i++)
+            tv_wait_ok(tv->a.scq, IBV_WC_RDMA_WRITE);
+    }
+    tv_free(tv);
+}
+
 /* What is in use is not destroyed. */
 static void test_busy(void **state)
 {
@@ -251,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_total_loss),
         cmocka_unit_test(test_forged_address),
         cmocka_unit_test(test_thread_drives),
+        cmocka_unit_test(test_thread_takes_over),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_closed_first),
         cmocka_unit_test(test_reset_and_again),

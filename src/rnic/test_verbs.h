@@ -255,4 +255,30 @@ static inline void tv_fill(struct tv_end *end, uint32_t at, uint32_t len, uint8_
         end->buf[at + i] = (uint8_t)(seed + i * 7);
 }
 
+/* A writes to B's process; how it ends */
+static inline enum ibv_wc_status tv_write_status(struct tv *tv, uint32_t rkey, uint64_t addr, uint32_t len)
+{
+    struct ibv_sge sge = {(uintptr_t)tv->a.buf, len, tv->a.mr->lkey};
+    struct ibv_send_wr *bad,
+        wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+    wr.wr.rdma.remote_addr = addr;
+    wr.wr.rdma.rkey = rkey;
+    assert_int_equal(ibv_post_send(tv->a.qp, &wr, &bad), 0);
+    return tv_wait(tv->a.scq).status;
+}
+
+static inline void tv_reconnect(struct tv *tv)
+{
+    assert_int_equal(tv_to(&tv->a, &tv->attr, IBV_QPS_RESET, 0), 0);
+    assert_int_equal(tv_to(&tv->b, &tv->attr, IBV_QPS_RESET, 0), 0);
+    tv_connect(tv);
+}
+
+/* The same, where it must not; the two are connected anew after it. */
+static inline void tv_refused(struct tv *tv, uint32_t rkey, uint64_t addr, uint32_t len)
+{
+    assert_int_equal(tv_write_status(tv, rkey, addr, len), IBV_WC_REM_ACCESS_ERR);
+    tv_reconnect(tv);
+}
+
 #endif
