@@ -40,8 +40,11 @@ static int check_create(struct ibv_context *context, const struct ibv_cq_init_at
         return EINVAL;
     if (attr->wc_flags & ~(uint64_t)KNOWN_FLAGS)
         return EOPNOTSUPP;
-    if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS)
-        return EOPNOTSUPP; /* parent domains */
+    if (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD))
+        return EOPNOTSUPP;
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+        (!attr->parent_domain || attr->parent_domain->context != context))
+        return EINVAL;
     if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
         (attr->flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)))
         return EOPNOTSUPP;

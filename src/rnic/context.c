@@ -49,6 +49,9 @@ static void set_verbs(struct verbs_context *v)
     v->create_qp_ex = fl_qp_create_ex;
     v->create_srq_ex = fl_srq_create_ex;
     v->get_srq_num = fl_srq_number;
+    v->alloc_td = fl_td_alloc;
+    v->dealloc_td = fl_td_dealloc;
+    v->alloc_parent_domain = fl_pd_alloc_parent;
     v->sz = sizeof(*v);
     v->context.ops = ops;
     v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Protection domains and memory regions. Nothing is pinned: pages may be swapped, moved, and copied on a
+/* Memory regions. Nothing is pinned: pages may be swapped, moved, and copied on a
  * fork. */
 #include <errno.h>
 #include <linux/futex.h>
@@ -20,35 +20,6 @@
 #define KNOWN_ACCESS                                                                                        \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
      IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
-
-struct ibv_pd *fl_pd_alloc(struct ibv_context *context)
-{
-    static uint32_t last_number;
-    if (fl_gone(context)) {
-        errno = ENODEV;
-        return NULL;
-    }
-    struct fl_pd *pd = calloc(1, sizeof(*pd));
-    if (!pd)
-        return NULL;
-    pd->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
-    pd->pd.context = context;
-    pd->pd.handle = pd->number;
-    fl_count(&fl_context_of(context)->refs, 1);
-    return &pd->pd;
-}
-
-int fl_pd_dealloc(struct ibv_pd *ibv_pd)
-{
-    struct fl_pd *pd = fl_pd_of(ibv_pd);
-    if (fl_gone(ibv_pd->context))
-        return ENODEV;
-    if (__atomic_load_n(&pd->nr_objects, __ATOMIC_ACQUIRE))
-        return EBUSY;
-    fl_context_put(fl_context_of(ibv_pd->context));
-    free(pd);
-    return 0;
-}
 
 /* Can this word be read, or written? The kernel tries, so that it is an error and not a signal. */
 static bool try_word(uintptr_t addr, bool write)

@@ -25,15 +25,17 @@ struct fl_context {
     struct fl_list link; /* device's contexts, for port events; fl_devices_lock */
     uint32_t refs; /* the program's, and those of protection domains, completion queues, channels: atomic */
     pthread_mutex_t events_lock;
-    struct fl_list events;      /* events_lock, and the next */
+    struct fl_list events; /* events_lock, and the next */
     uint32_t nr_events;
     struct verbs_context verbs; /* last: programs get &verbs.context */
 };
 
 struct fl_pd {
     struct ibv_pd pd;
-    uint32_t number;     /* as in key entries */
-    uint32_t nr_objects; /* atomic */
+    uint32_t number;       /* as in key entries; a parent domain has that of its protection domain */
+    uint32_t nr_objects;   /* atomic */
+    struct ibv_pd *parent; /* what a parent domain stands for */
+    struct ibv_td *td;
 };
 
 struct fl_mr {

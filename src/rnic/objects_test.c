@@ -244,6 +244,38 @@ static void test_closed_first(void **state)
     tv_free(tv);
 }
 
+/* A parent domain is its protection domain by another name: keys of one serve queue pairs of the other. */
+static void test_parent_domain(void **state)
+{
+    struct tv *tv = tv_new(IBV_QPT_RC);
+    struct ibv_pd *base = tv->pd;
+    struct ibv_td_init_attr none = {0};
+    struct ibv_td *td = ibv_alloc_td(tv->context, &none);
+    struct ibv_parent_domain_init_attr attr = {.pd = base, .td = td};
+    assert_non_null(td);
+    tv->pd = ibv_alloc_parent_domain(tv->context, &attr);
+    assert_non_null(tv->pd);
+    assert_int_equal(ibv_dealloc_td(td), EBUSY);
+    assert_int_equal(fl_pd_dealloc(base), EBUSY);
+    tv_connect(tv);
+    assert_int_equal(fl_mr_dereg(tv->b.mr), 0);
+    tv->b.mr = fl_mr_reg(base, tv->b.buf, TV_BUF_LEN, TV_ALL_REMOTE);
+    assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 64, 0), 0);
+    tv_wait_ok(tv->a.scq, IBV_WC_RDMA_WRITE);
+    assert_int_equal(fl_pd_dealloc(tv->pd), EBUSY);
+    tv_free_end(&tv->a);
+    tv_free_end(&tv->b);
+    tv->a.qp = tv->b.qp = NULL;
+    assert_int_equal(fl_pd_dealloc(tv->pd), 0);
+    assert_int_equal(ibv_dealloc_td(td), 0);
+    attr = (struct ibv_parent_domain_init_attr){.pd = base,
+                                                .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS};
+    assert_null(ibv_alloc_parent_domain(tv->context, &attr));
+    assert_int_equal(errno, EOPNOTSUPP);
+    tv->pd = base;
+    tv_free(tv);
+}
+
 static void test_reset_and_again(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
@@ -276,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_thread_takes_over),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_closed_first),
+        cmocka_unit_test(test_parent_domain),
         cmocka_unit_test(test_reset_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

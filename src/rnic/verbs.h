@@ -36,9 +36,14 @@ int fl_context_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey
 int fl_async_get(struct ibv_context *context, struct ibv_async_event *event);
 void fl_async_ack(struct ibv_async_event *event);
 
-/* memory_region.c, memory_window.c */
+/* domain.c */
 struct ibv_pd *fl_pd_alloc(struct ibv_context *context);
+struct ibv_pd *fl_pd_alloc_parent(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 int fl_pd_dealloc(struct ibv_pd *pd);
+struct ibv_td *fl_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int fl_td_dealloc(struct ibv_td *td);
+
+/* memory_region.c, memory_window.c */
 struct ibv_mr *fl_mr_reg(struct ibv_pd *pd, void *addr, size_t len, int access);
 struct ibv_mr *fl_mr_reg_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access);
 struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access);
