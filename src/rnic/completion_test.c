@@ -220,7 +220,7 @@ static void test_bad_arguments(void **state)
 }
 
 /* V4: of a completion in error four fields are promised; in test mode the others are nonsense. */
-static void test_v4_failed_completions(void **state)
+static void case_V4_failed_completions(void **state)
 {
     struct tv *tv = tv_new(IBV_QPT_RC);
     fl_context_of(tv->context)->rnic->poison = true;
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test(test_overrun_ends_the_queue_pair),
         cmocka_unit_test(test_one_by_one),
         cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_v4_failed_completions),
+        cmocka_unit_test(case_V4_failed_completions),
         cmocka_unit_test(test_async_events),
         cmocka_unit_test(test_async_event_of_a_destroyed_object),
         cmocka_unit_test(test_async_events_nobody_fetches),

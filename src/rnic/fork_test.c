@@ -39,7 +39,7 @@ static int write_other_half(void *arg)
     return 0;
 }
 
-static void test_v12_half_a_page(void **state)
+static void case_V12_half_a_page(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -126,7 +126,7 @@ static int do_nothing(void *arg)
 }
 
 /* Forks in the midst of traffic: nothing hangs, nothing is lost. */
-static void test_v12_forks_under_way(void **state)
+static void case_V12_forks_under_way(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     for (int i = 0; i < 20; i++) {
@@ -142,10 +142,10 @@ static void test_v12_forks_under_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_v12_half_a_page),
+        cmocka_unit_test(case_V12_half_a_page),
         cmocka_unit_test(test_child_gets_errors),
         cmocka_unit_test(test_child_opens_anew),
-        cmocka_unit_test(test_v12_forks_under_way),
+        cmocka_unit_test(case_V12_forks_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void await_closed(struct tv *tv, const struct ibv_mr *mr)
 
 /* V13, second half: what is mapped there next is not the peer's to write, nor to read; and nothing crashes.
  */
-static void test_v13_unmapped_while_registered(void **state)
+static void case_V13_unmapped_while_registered(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -55,7 +55,7 @@ static void test_v13_unmapped_while_registered(void **state)
 }
 
 /* Regions that share pages: the one that goes first leaves the other watched. */
-static void test_v13_overlapping_regions(void **state)
+static void case_V13_overlapping_regions(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -80,8 +80,8 @@ static bool never(void *arg, uintptr_t from, uintptr_t to)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_v13_unmapped_while_registered),
-        cmocka_unit_test(test_v13_overlapping_regions),
+        cmocka_unit_test(case_V13_unmapped_while_registered),
+        cmocka_unit_test(case_V13_overlapping_regions),
     };
     struct fl_guard *guard;
     int r = fl_guard_create(never, NULL, &guard);

@@ -127,7 +127,7 @@ static void test_rereg(void **state)
 }
 
 /* V13, first half: the same address, mapped anew, shows what is there now. */
-static void test_v13_mapped_again(void **state)
+static void case_V13_mapped_again(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -266,7 +266,7 @@ static int count_maps(void)
 }
 
 /* V12, the part without a fork: many different ranges leave no mark on the process's maps. */
-static void test_v12_maps_stay_level(void **state)
+static void case_V12_maps_stay_level(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), len = 1024 * page;
@@ -294,11 +294,11 @@ int main(void)
         cmocka_unit_test(test_iova),
         cmocka_unit_test(test_unmapped_memory),
         cmocka_unit_test(test_rereg),
-        cmocka_unit_test(test_v13_mapped_again),
+        cmocka_unit_test(case_V13_mapped_again),
         cmocka_unit_test(test_window_type_2),
         cmocka_unit_test(test_window_invalidated_by_peer),
         cmocka_unit_test(test_window_type_1),
-        cmocka_unit_test(test_v12_maps_stay_level),
+        cmocka_unit_test(case_V12_maps_stay_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static int inline_list(struct ibv_qp_ex *ex, size_t nr, const struct ibv_data_bu
 }
 
 /* V1: it is the sum of the pieces that must fit. */
-static void test_v1_inline_list(void **state)
+static void case_V1_inline_list(void **state)
 {
     struct ibv_qp_ex *ex;
     struct tv *tv = extended(&ex);
@@ -54,7 +54,7 @@ static void test_v1_inline_list(void **state)
 }
 
 /* The same by ibv_post_send(). */
-static void test_v1_inline_sges(void **state)
+static void case_V1_inline_sges(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     struct ibv_sge sges[] = {{(uintptr_t)tv->a.buf, TV_INLINE - 10, 0}, {(uintptr_t)tv->a.buf + 1000, 11, 0}};
@@ -78,7 +78,7 @@ static void test_v1_inline_sges(void **state)
 }
 
 /* V2: operations on nothing, with and without an SGE, inline too, take one PSN each; no key is looked at. */
-static void test_v2_zero_length(void **state)
+static void case_V2_zero_length(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -323,8 +323,8 @@ static void test_last_wqe_reached(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_v1_inline_list),       cmocka_unit_test(test_v1_inline_sges),
-        cmocka_unit_test(test_v2_zero_length),       cmocka_unit_test(test_list_with_a_fault),
+        cmocka_unit_test(case_V1_inline_list),       cmocka_unit_test(case_V1_inline_sges),
+        cmocka_unit_test(case_V2_zero_length),       cmocka_unit_test(test_list_with_a_fault),
         cmocka_unit_test(test_queue_full),           cmocka_unit_test(test_extended_operations),
         cmocka_unit_test(test_extended_all_or_none), cmocka_unit_test(test_extended_not_supported),
         cmocka_unit_test(test_shared_receive_queue), cmocka_unit_test(test_shared_receive_queue_resize),

@@ -139,7 +139,7 @@ static int post_send(struct tv *tv)
 
 /* V6: RESET refuses both, INIT and RTR take receives, ERR takes and flushes both; errno is positive, bad_wr
  * set. */
-static void test_v6_post_in_each_state(void **state)
+static void case_V6_post_in_each_state(void **state)
 {
     struct tv *tv = unconnected(IBV_QPT_RC);
     assert_int_equal(post_send(tv), EINVAL);
@@ -174,7 +174,7 @@ static void test_v6_post_in_each_state(void **state)
 
 /* A marker posted in ERR comes back flushed, after all that was before it (as programs drain a queue pair).
  */
-static void test_v6_marker_in_error(void **state)
+static void case_V6_marker_in_error(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
     test_port.drop_all = true;
@@ -270,8 +270,8 @@ int main(void)
         cmocka_unit_test(test_missing_attributes_are_named),
         cmocka_unit_test(test_wrong_values_are_named),
         cmocka_unit_test(test_types),
-        cmocka_unit_test(test_v6_post_in_each_state),
-        cmocka_unit_test(test_v6_marker_in_error),
+        cmocka_unit_test(case_V6_post_in_each_state),
+        cmocka_unit_test(case_V6_marker_in_error),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_query),
         cmocka_unit_test(test_access_changes_live),

@@ -109,7 +109,7 @@ static int send_inline(struct ibv_qp_ex *ex, size_t nr, const struct ibv_data_bu
     return ibv_wr_complete(ex);
 }
 
-static void v1_inline_list(void **state)
+static void case_V1_inline_list(void **state)
 {
     struct pair *p = *state;
     struct ibv_qp_ex *ex = verbs->qp_to_qp_ex(p->a.qp);
@@ -132,7 +132,7 @@ static void v1_inline_list(void **state)
     assert_memory_equal(p->b.buf, "abcde", 5);
 }
 
-static void v2_zero_length(void **state)
+static void case_V2_zero_length(void **state)
 {
     struct pair *p = *state;
     static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -167,7 +167,7 @@ static void to_error(struct peer *p)
 }
 
 /* What is flushed comes in order, each once; no more than wr_id, status and qp_num is looked at. */
-static void v4_flushed_in_order(void **state)
+static void case_V4_flushed_in_order(void **state)
 {
     struct pair *p = *state;
     for (uint64_t i = 0; i < 5; i++)
@@ -182,7 +182,7 @@ static void v4_flushed_in_order(void **state)
     nothing(&p->a);
 }
 
-static void v6_post_in_a_wrong_state(void **state)
+static void case_V6_post_in_a_wrong_state(void **state)
 {
     struct pair *p = *state;
     struct ibv_sge sge = {(uintptr_t)p->a.buf, 8, p->a.mr->lkey};
@@ -198,7 +198,7 @@ static void v6_post_in_a_wrong_state(void **state)
         assert_true(recv_at(&p->a, 1, 0, 8) > 0);
 }
 
-static void v12_fork(void **state)
+static void case_V12_fork(void **state)
 {
     struct pair *p = *state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -223,7 +223,7 @@ static void v12_fork(void **state)
     munmap(half, page);
 }
 
-static void v13_unmapped_and_mapped_again(void **state)
+static void case_V13_unmapped_and_mapped_again(void **state)
 {
     struct pair *p = *state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -244,7 +244,7 @@ static void v13_unmapped_and_mapped_again(void **state)
 }
 
 /* The old pages, or an error: never the memory of whoever is there now. */
-static void v13_unmapped_while_registered(void **state)
+static void case_V13_unmapped_while_registered(void **state)
 {
     struct pair *p = *state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -268,13 +268,13 @@ static void v13_unmapped_while_registered(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(v1_inline_list, setup_extended, teardown),
-        cmocka_unit_test_setup_teardown(v2_zero_length, setup, teardown),
-        cmocka_unit_test_setup_teardown(v4_flushed_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(v6_post_in_a_wrong_state, setup, teardown),
-        cmocka_unit_test_setup_teardown(v12_fork, setup, teardown),
-        cmocka_unit_test_setup_teardown(v13_unmapped_and_mapped_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(v13_unmapped_while_registered, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V1_inline_list, setup_extended, teardown),
+        cmocka_unit_test_setup_teardown(case_V2_zero_length, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V4_flushed_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V6_post_in_a_wrong_state, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V12_fork, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V13_unmapped_and_mapped_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_V13_unmapped_while_registered, setup, teardown),
     };
     struct fl_error err = {0};
     if (argc > 1 && !strcmp(argv[1], "hardware") && fl_verbs_hardware(&verbs, &err)) {
