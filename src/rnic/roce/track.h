@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of each PSN on its way, under selective retransmission: four bits, and the counts that go
+/* What is known of each PSN on its way, under selective retransmission: five bits, and the counts that go
  * with them. */
 #ifndef FL_RNIC_ROCE_TRACK_H
 #define FL_RNIC_ROCE_TRACK_H
