@@ -15,8 +15,8 @@
 
 #define HUB_MS    1000 /* for the hub to answer */
 #define NO_HUB_MS 150  /* for another one to take over from a hub that was killed */
-#define VIEW_MS   3000 /* for all that a process says of itself */
-#define ANSWER_MS 500  /* for one answer */
+#define VIEW_MS   5000 /* for all that a process says of itself */
+#define ANSWER_MS 1000 /* for one answer: its thread may have to wait for a CPU */
 #define TRIES     3    /* when queue pairs went while it was asked */
 #define DEVICES   4096
 
