@@ -19,6 +19,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "mem/range.h"
 
 #define MIN_ROOM     (UINT64_C(64) << 30)
 #define MAX_ROOM     (UINT64_C(32) << 40) /* x86-64 gives a process 128 TiB of addresses */
@@ -106,6 +107,7 @@ static int map_more(struct ram *ram, uint64_t len)
     if (ram->huge)
         madvise(ram->mem, end, MADV_HUGEPAGE); /* advice: without it all works the same */
     ram->mapped = end;
+    (void)fl_mem_range_add(ram->mem, end); /* else its parts are registered one by one */
     return 0;
 }
 
@@ -168,8 +170,10 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
     return 0;
 
 unmap:
-    if (ram->room)
+    if (ram->room) {
+        fl_mem_range_remove(ram->mem, ram->room);
         munmap(ram->mem, ram->room);
+    }
 free_ram:
     free(ram);
     return rc;
@@ -182,6 +186,7 @@ static void close_ram(struct fl_backend *backend)
     __atomic_store_n(&ram->stop_filling, true, __ATOMIC_RELAXED);
     if (ram->filling)
         pthread_join(ram->filler, NULL);
+    fl_mem_range_remove(ram->mem, ram->room);
     munmap(ram->mem, ram->room);
     pthread_mutex_destroy(&ram->resize_lock);
     free(ram);

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mem/range.h"
+
 static struct {
     pthread_mutex_t lock;
     uint32_t newest, nr_freed; /* atomic */
@@ -62,6 +64,7 @@ void *fl_shared_alloc(size_t len)
     }
     if (!remember(p, len, fd))
         close(fd);
+    (void)fl_mem_range_add(p, len); /* else its parts are registered one by one */
     return p;
 }
 
@@ -69,6 +72,7 @@ void fl_shared_free(void *base, size_t len)
 {
     if (!base)
         return;
+    fl_mem_range_remove(base, len);
     pthread_mutex_lock(&all.lock);
     for (int i = 0; i < FL_SHARED_MAX; i++) {
         if (all.regions[i].id && all.regions[i].base == base) {
