@@ -80,7 +80,7 @@ struct fl_cmd {
 
 struct fl_conn_info { /* what was asked, offered and used; for status output and logs */
     char peer[FL_ADDR_TEXT_LEN], local[FL_ADDR_TEXT_LEN];
-    const char *transport; /* "tcp" */
+    const char *transport; /* "tcp", "rdma" */
     bool hdgst_asked, ddgst_asked, hdgst, ddgst;
     uint32_t max_h2c_len, maxr2t, pda_host, pda_ctrl; /* TCP */
     uint64_t rx_len, tx_len, nr_pdus_rx, nr_pdus_tx, nr_digest_errors;
@@ -106,6 +106,7 @@ struct fl_conn {
     uint16_t sq_len;      /* SQSIZE + 1; 0 before Connect */
     uint16_t qid;
     bool sq_flow_off; /* agreed at Connect (CATTR bit 2): a response may be folded into the data (TCP SUCCESS) */
+    bool keyed_sgl;   /* data is described by keyed SGL descriptors (RDMA), else by transport ones */
     bool dead;        /* nothing reaches the host any more; the target may hurry to complete what is left */
 };
 
@@ -145,19 +146,20 @@ struct fl_listen_options {
     uint32_t max_h2c_len; /* MAXH2CDATA, 4096..; 0: default */
     uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */
     uint32_t pda;         /* CPDA in bytes: 4 (default)..128 */
+    uint32_t capsule_len; /* in-capsule data of I/O queues (RDMA, whose receives are posted before Connect) */
     uint32_t setup_timeout_ms; /* ICReq and Connect must come within; 0: default 10 s */
     uint32_t close_timeout_ms; /* what is still to be sent when a connection is closed has this long; 0: default 2 s */
 };
 
 struct fl_transport {
-    const char *name; /* "tcp" */
+    const char *name; /* "tcp", "rdma" */
     /* -EADDRNOTAVAIL and -EADDRINUSE are told apart in errno and text. */
     int (*listen)(const struct fl_listen_options *options, struct fl_listener **listener, struct fl_error *err);
     void (*unlisten)(struct fl_listener *listener); /* connections that were accepted stay */
     void (*listener_addr)(const struct fl_listener *listener, struct fl_addr *addr);
 };
 
-extern const struct fl_transport fl_tcp_transport;
+extern const struct fl_transport fl_tcp_transport, fl_rdma_transport;
 /* NULL when there is none of that name. */
 const struct fl_transport *fl_transport_find(const char *name);
 

@@ -152,7 +152,7 @@ const struct fl_transport fl_tcp_transport = {
 
 const struct fl_transport *fl_transport_find(const char *name)
 {
-    static const struct fl_transport *const transports[] = {&fl_tcp_transport};
+    static const struct fl_transport *const transports[] = {&fl_tcp_transport, &fl_rdma_transport};
 
     for (size_t i = 0; i < FL_ARRAY_LEN(transports); i++)
         if (!strcmp(transports[i]->name, name))

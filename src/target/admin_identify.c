@@ -12,7 +12,8 @@ struct request {
     uint32_t nsid;
     uint16_t cntid;
     uint8_t cns, csi;
-    void *page; /* 4096 zeros */
+    bool keyed_sgl; /* of the transport that asks */
+    void *page;     /* 4096 zeros */
 };
 
 static void fill_discovery(const struct fl_tctrl *ctrl, struct fl_nvme_id_ctrl *id)
@@ -69,7 +70,8 @@ static fl_nvme_status id_ctrl(struct request *r)
     id->elpe = FL_ERROR_ENTRIES - 1;
     id->kas = le16_of((uint16_t)FL_MAX(o->min_kato_ms / 100, 1u));
     id->maxcmd = le16_of((uint16_t)o->max_depth);
-    id->sgls = le32_of(FL_NVME_SGLS_SUPPORTED | FL_NVME_SGLS_OFFSET | FL_NVME_SGLS_TRANSPORT);
+    id->sgls = le32_of(FL_NVME_SGLS_SUPPORTED | FL_NVME_SGLS_OFFSET |
+                       (r->keyed_sgl ? FL_NVME_SGLS_KEYED : FL_NVME_SGLS_TRANSPORT));
     snprintf(id->subnqn, sizeof(id->subnqn), "%s", ctrl->ss->nqn);
     id->msdbd = 1;
     if (ctrl->ss->discovery)
@@ -262,6 +264,7 @@ static void build(struct fl_cmd *cmd)
         .cns = (uint8_t)cdw10,
         .cntid = (uint16_t)(cdw10 >> 16),
         .csi = (uint8_t)(le32_get(cmd->sqe.cdw11) >> 24),
+        .keyed_sgl = cmd->conn->keyed_sgl,
         .page = cmd->data,
     };
     fl_nvme_status status;

@@ -29,8 +29,9 @@ static bool entry_addr(const struct fl_tport *port, const struct fl_addr *reache
 static void add_entry(struct fl_log_page *page, const struct fl_subsystem *ss, const struct fl_tport *port,
                       const struct fl_addr *addr)
 {
+    bool rdma = !strcmp(port->spec.transport, "rdma");
     struct fl_disc_record r = {
-        .trtype = FL_DISC_TRTYPE_TCP,
+        .trtype = rdma ? FL_DISC_TRTYPE_RDMA : FL_DISC_TRTYPE_TCP,
         .adrfam = addr->ss.ss_family == AF_INET6 ? FL_DISC_ADRFAM_IPV6 : FL_DISC_ADRFAM_IPV4,
         .subtype = ss->discovery ? FL_DISC_SUBTYPE_CURRENT : FL_DISC_SUBTYPE_NVM,
         .treq = FL_DISC_TREQ_SECURE_NOT_REQUIRED | FL_DISC_TREQ_NO_SQ_FLOW,
@@ -39,6 +40,9 @@ static void add_entry(struct fl_log_page *page, const struct fl_subsystem *ss, c
         .asqsz = FL_ADMIN_DEPTH,
         .eflags = ss->discovery ? FL_DISC_EFLAGS_EPCSD | FL_DISC_EFLAGS_DUPRETINFO : 0,
         .sectype = FL_DISC_TCP_SECTYPE_NONE,
+        .rdma_qptype = FL_DISC_RDMA_QPTYPE_CONNECTED,
+        .rdma_prtype = FL_DISC_RDMA_PRTYPE_ROCEV2,
+        .rdma_cms = FL_DISC_RDMA_CMS_RDMA_CM,
     };
     struct fl_disc_entry entry;
     char ip[FL_ADDR_IP_LEN];

@@ -175,7 +175,9 @@ static void case_A3_clashing_listeners(void **state)
     /* Port 0 is another one each time. */
     assert_int_equal(listen_on(bed, "tcp://10.0.0.1:0", false, &id, &err), 0);
     assert_int_equal(listen_on(bed, "tcp://10.0.0.3:0", false, &id, &err), 0);
-    assert_int_equal(fl_listener_spec_parse("rdma://10.0.0.1", &spec, &err), -EPROTONOSUPPORT);
+    assert_int_equal(fl_listener_spec_parse("rdma://10.0.0.1", &spec, &err), 0);
+    assert_string_equal(spec.transport, "rdma");
+    assert_int_equal(fl_listener_spec_parse("fc://10.0.0.1", &spec, &err), -EPROTONOSUPPORT);
     fl_error_clear(&err);
     assert_int_equal(fl_listener_spec_parse("10.0.0.1:4420", &spec, &err), -EINVAL);
     fl_error_clear(&err);

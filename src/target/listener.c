@@ -27,11 +27,13 @@ int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, stru
     memset(spec, 0, sizeof(*spec));
     spec->hdgst = spec->ddgst = true;
     if (!sep || sep == text || (size_t)(sep - text) >= sizeof(spec->transport))
-        return fl_error_set(err, -EINVAL, "'%s' is not a listener: write tcp://ADDRESS[:PORT]", text);
+        return fl_error_set(err, -EINVAL,
+                            "'%s' is not a listener: write tcp://ADDRESS[:PORT] or rdma://ADDRESS[:PORT]",
+                            text);
     memcpy(spec->transport, text, (size_t)(sep - text));
-    if (strcmp(spec->transport, "tcp"))
-        return fl_error_set(err, -EPROTONOSUPPORT, "'%s': there is no transport '%s', only tcp", text,
-                            spec->transport);
+    if (!fl_transport_find(spec->transport))
+        return fl_error_set(err, -EPROTONOSUPPORT, "'%s': there is no transport '%s', only tcp and rdma",
+                            text, spec->transport);
     r = fl_addr_split(sep + 3, host, sizeof(host), &port, err);
     if (r < 0)
         return r;
@@ -101,6 +103,7 @@ static int try_listen(struct fl_tport *port, struct fl_error *err)
         .listener_user = port,
         .hdgst = port->spec.hdgst,
         .ddgst = port->spec.ddgst,
+        .capsule_len = (uint32_t)target->options.capsule_len,
     };
     int r = resolve(port, err);
 

@@ -77,7 +77,7 @@ int fl_namespace_resize(struct fl_subsystem *ss, uint32_t nsid, uint64_t len, bo
 
 /* ---- listeners ---- */
 struct fl_listener_spec {
-    char transport[8]; /* "tcp" */
+    char transport[8]; /* "tcp", "rdma" */
     char host[300];    /* as the user wrote it */
     char port[8];
     bool strict;       /* an address that isn't there yet fails at once instead of waiting for it */

@@ -106,7 +106,7 @@ def test_a3_clashing_listeners():
         s.request("DELETE", f"/v1/listeners/{new['id']}", status=200)
         refused("discover", "nvme+" + listeners[new["id"]]["url"], status=UNREACHABLE, says="127.0.0.1")
         error(s.request("DELETE", f"/v1/listeners/{new['id']}", status=404), "ENOENT", "id")
-        for bad in ("", "127.0.0.1", "udp://127.0.0.1", "tcp://127.0.0.1:99999", "tcp://[::1", "rdma://127.0.0.1"):
+        for bad in ("", "127.0.0.1", "udp://127.0.0.1", "tcp://127.0.0.1:99999", "tcp://[::1", "rdma://[::1"):
             code, answer = s.request("POST", "/v1/listeners", {"address": bad})
             assert code in (400, 422) and answer["error"]["field"] == "address", (bad, answer)
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fabric/rdma_domain.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct fl_rdma_lib fl_rdma_soft = {.verbs = &fl_verbs_soft, .cm = &fl_rdmacm_soft};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fl_rdma_domain *domains; /* lock */
+
+int fl_rdma_domain_get(const struct fl_rdma_lib *lib, struct ibv_context *context, enum fl_rdma_role role,
+                       struct fl_rdma_domain **domain)
+{
+    struct fl_rdma_domain *d;
+    int r = 0;
+
+    pthread_mutex_lock(&lock);
+    for (d = domains; d && (d->context != context || d->role != role); d = d->next)
+        ;
+    if (!d) {
+        d = calloc(1, sizeof(*d));
+        if (!d) {
+            r = -ENOMEM;
+            goto unlock;
+        }
+        d->lib = lib;
+        d->context = context;
+        d->role = role;
+        d->access = role == FL_RDMA_TARGET
+                        ? IBV_ACCESS_LOCAL_WRITE
+                        : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        d->pd = lib->verbs->alloc_pd(context);
+        if (!d->pd) {
+            r = errno ? -errno : -ENOMEM;
+            free(d);
+            goto unlock;
+        }
+        d->next = domains;
+        domains = d;
+    }
+    d->refs++;
+    *domain = d;
+unlock:
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+void fl_rdma_domain_put(struct fl_rdma_domain *d)
+{
+    struct fl_rdma_domain **at = &domains;
+
+    pthread_mutex_lock(&lock);
+    if (!--d->refs) {
+        while (*at != d)
+            at = &(*at)->next;
+        *at = d->next;
+        for (size_t i = 0; i < d->nr_regions; i++)
+            d->lib->verbs->dereg_mr(d->regions[i].mr);
+        d->lib->verbs->dealloc_pd(d->pd);
+        free(d->regions);
+        free(d);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Ranges that are gone take their registrations with them; nothing of theirs is in flight any more. */
+static void drop_gone(struct fl_rdma_domain *d)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < d->nr_regions; i++)
+        if (fl_mem_range_exists(d->regions[i].id))
+            d->regions[kept++] = d->regions[i];
+        else
+            d->lib->verbs->dereg_mr(d->regions[i].mr);
+    d->nr_regions = kept;
+}
+
+static struct ibv_mr *region_of(struct fl_rdma_domain *d, const struct fl_mem_range *range)
+{
+    struct fl_rdma_region *grown;
+    struct ibv_mr *mr;
+
+    for (size_t i = 0; i < d->nr_regions; i++)
+        if (d->regions[i].id == range->id)
+            return d->regions[i].mr;
+    grown = realloc(d->regions, (d->nr_regions + 1) * sizeof(*grown));
+    if (!grown)
+        return NULL;
+    d->regions = grown;
+    mr = d->lib->verbs->reg_mr(d->pd, (void *)range->base, range->len, d->access);
+    if (mr)
+        grown[d->nr_regions++] = (struct fl_rdma_region){.id = range->id, .mr = mr};
+    return mr;
+}
+
+static struct ibv_mr *find_slow(struct fl_rdma_keys *keys, const void *p, size_t len)
+{
+    struct fl_rdma_domain *d = keys->domain;
+    struct fl_mem_range range;
+    struct ibv_mr *mr = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (keys->nr_removed != fl_mem_range_nr_removed()) {
+        keys->nr_removed = fl_mem_range_nr_removed();
+        keys->nr = keys->next = 0;
+        drop_gone(d);
+    }
+    if (fl_mem_range_find(p, len, &range))
+        mr = region_of(d, &range);
+    pthread_mutex_unlock(&lock);
+    if (!mr) {
+        keys->nr_misses++;
+        return NULL;
+    }
+    keys->entries[keys->next].base = range.base;
+    keys->entries[keys->next].len = range.len;
+    keys->entries[keys->next].mr = mr;
+    keys->next = (keys->next + 1) % FL_RDMA_KEYS;
+    keys->nr = keys->nr < FL_RDMA_KEYS ? keys->nr + 1 : FL_RDMA_KEYS;
+    return mr;
+}
+
+struct ibv_mr *fl_rdma_find(struct fl_rdma_keys *keys, const void *p, size_t len)
+{
+    if (keys->nr_removed == fl_mem_range_nr_removed()) {
+        for (uint32_t i = 0; i < keys->nr; i++) {
+            size_t off = (uintptr_t)p - keys->entries[i].base;
+
+            if (off < keys->entries[i].len && len <= keys->entries[i].len - off)
+                return keys->entries[i].mr;
+        }
+    }
+    return find_slow(keys, p, len);
+}
+
+struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len,
+                                        struct ibv_mr **own)
+{
+    struct ibv_mr *mr = fl_rdma_find(keys, p, len);
+
+    *own = NULL;
+    if (mr)
+        return mr;
+    *own = keys->domain->lib->verbs->reg_mr(keys->domain->pd, (void *)(uintptr_t)p, len,
+                                            keys->domain->access);
+    return *own;
+}
+
+const char *fl_rdma_wc_text(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_SUCCESS:
+        return "success";
+    case IBV_WC_LOC_LEN_ERR:
+        return "more came than the buffer holds";
+    case IBV_WC_LOC_PROT_ERR:
+        return "our memory is not registered for it";
+    case IBV_WC_WR_FLUSH_ERR:
+        return "the connection has ended";
+    case IBV_WC_REM_INV_REQ_ERR:
+        return "the peer calls the request invalid";
+    case IBV_WC_REM_ACCESS_ERR:
+        return "the peer does not allow access to the memory that it named";
+    case IBV_WC_REM_OP_ERR:
+        return "the peer could not carry it out";
+    case IBV_WC_RETRY_EXC_ERR:
+        return "the peer does not answer";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+        return "the peer posts no receives";
+    default:
+        return "a local error";
+    }
+}

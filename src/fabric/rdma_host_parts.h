@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rdma_host.c (a connection's beginning and end) and rdma_host_req.c (its requests) share. */
+#ifndef FL_FABRIC_RDMA_HOST_PARTS_H
+#define FL_FABRIC_RDMA_HOST_PARTS_H
+
+#include "fabric/rdma_domain.h"
+#include "fabric/rdma_host.h"
+#include "wire/nvme_rdma.h"
+
+#define BATCH        32
+#define SIGNAL_EVERY 16 /* SENDs without data in the capsule are told of only so often */
+#define SGE_MAX      4
+
+enum fl_rdma_host_state { RESOLVE_ADDR, RESOLVE_ROUTE, CONNECT, CONNECTED };
+
+/* What a completion is of, in the low bits of its wr_id; above them the receive or slot. */
+enum { WR_RECV, WR_SEND, WR_SIGNAL, WR_BITS = 2 };
+
+struct fl_rdma_host_slot {
+    struct fl_tcp_req *req;
+    uint8_t generation;
+    bool sending; /* its SEND has data in it, and has no completion yet */
+    bool answered;
+    struct ibv_mr *own; /* of memory that belongs to no range */
+    uint8_t *bounce;    /* data that lies in several pieces, in one */
+};
+
+struct fl_rdma_host {
+    const struct fl_rdma_lib *lib;
+    struct fl_rdma_host_options options;
+    struct fl_error err;
+    enum fl_rdma_host_state state;
+    uint32_t next_addr;
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *id;
+    struct fl_rdma_domain *domain;
+    struct fl_rdma_keys keys;
+    struct ibv_comp_channel *comp;
+    struct ibv_cq *cq;
+    struct ibv_mr *recv_mr;
+    struct fl_nvme_cqe *recvs; /* one a slot */
+    struct fl_nvme_sqe *sqes;  /* the same; behind the receives, in one piece with them */
+    struct fl_rdma_host_slot *slots;
+    uint32_t capsule_len, slot_bits;
+    bool armed;
+    /* Places in the send queue: taken by each SEND, given back when a later one is told of. */
+    uint32_t nr_sends, sends_max, unsignaled;
+    struct fl_list tx_wait; /* requests that found none */
+    uint32_t idle;
+    struct ibv_wc wcs[BATCH];
+    int nr_wcs;
+};
+
+/* The first cause counts. Returns it. */
+static inline int fl_rdma_host_broken(struct fl_rdma_host *h, int code, const char *text)
+{
+    if (!h->err.code)
+        fl_error_set(&h->err, code, "%s", text);
+    return h->err.code;
+}
+
+/* rdma_host.c */
+int fl_rdma_host_take_events(struct fl_rdma_host *host); /* of the connection manager */
+
+/* rdma_host_req.c */
+int fl_rdma_host_post_recv(struct fl_rdma_host *host, uint32_t i);
+/* The queue pair is gone: requests fall back to idle. */
+void fl_rdma_host_end_requests(struct fl_rdma_host *host);
+
+#endif
