@@ -21,7 +21,7 @@ static void clear_sqe(struct fl_tcp_req *req)
 void fl_admin_bind(struct fl_remote *r)
 {
     for (uint32_t i = 0; i < FL_ADMIN_NR; i++)
-        fl_tcp_host_bind(&r->link.host, &r->reqs[i], i);
+        fl_link_bind(&r->link, &r->reqs[i], i);
 }
 
 /* ---- sequences ---- */
@@ -47,7 +47,7 @@ static void send_step(struct fl_remote *r)
     req->nr_iov = 1;
     req->data_len = r->step->data_len;
     req->to_host = true;
-    fl_tcp_host_submit(&r->link.host, req);
+    fl_link_submit(&r->link, req);
 }
 
 void fl_admin_run_seq(struct fl_remote *r, const struct fl_step *steps, void (*done)(struct fl_remote *r))
@@ -96,7 +96,7 @@ static void send_event_request(struct fl_remote *r)
 
     clear_sqe(req);
     req->pdu.sqe.opcode = FL_NVME_ADM_ASYNC_EVENT;
-    fl_tcp_host_submit(&r->link.host, req);
+    fl_link_submit(&r->link, req);
 }
 
 static void refresh(struct fl_remote *r)
@@ -156,7 +156,7 @@ static void send_keep_alive(struct fl_remote *r, uint64_t now_ns)
 
     clear_sqe(req);
     req->pdu.sqe.opcode = FL_NVME_ADM_KEEP_ALIVE;
-    fl_tcp_host_submit(&r->link.host, req);
+    fl_link_submit(&r->link, req);
     r->keep_alive_sent_ns = now_ns;
 }
 
@@ -205,7 +205,7 @@ static void send_call(struct fl_remote *r, uint32_t slot, struct fl_admin_call *
     req->iov_skip = 0;
     req->data_len = (uint32_t)call->iov.iov_len;
     req->to_host = call->to_host;
-    fl_tcp_host_submit(&r->link.host, req);
+    fl_link_submit(&r->link, req);
 }
 
 static void send_calls(struct fl_remote *r)
@@ -279,9 +279,9 @@ int fl_admin_call(struct fl_remote *r, const struct fl_nvme_sqe *sqe, void *data
 
 /* ---- answers ---- */
 
-static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
+static void answered(struct fl_link *link, struct fl_tcp_req *req)
 {
-    struct fl_remote *r = FL_CONTAINER_OF(host, struct fl_remote, link.host);
+    struct fl_remote *r = FL_CONTAINER_OF(link, struct fl_remote, link);
 
     switch (req->slot) {
     case FL_ADMIN_SEQ:
@@ -310,7 +310,7 @@ static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
     }
 }
 
-const struct fl_tcp_host_ops fl_admin_ops = {.done = answered};
+const struct fl_link_ops fl_admin_ops = {.done = answered};
 
 /* ---- time ---- */
 

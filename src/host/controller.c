@@ -174,6 +174,7 @@ static bool start_attempt(struct fl_remote *r, uint64_t now_ns)
     struct fl_link_options options = {
         .addrs = r->addrs,
         .nr_addrs = r->nr_addrs,
+        .rdma = r->rdma,
         .hdgst = r->hdgst,
         .ddgst = r->ddgst,
         .sqsize = FL_ADMIN_SQSIZE,
@@ -370,8 +371,11 @@ void fl_remote_run(struct fl_remote *r)
             return;
         if (r->phase >= FL_PHASE_SETUP && !run_admin(r, now_ns))
             return;
-        if (r->phase == before || r->phase == FL_PHASE_WAIT)
-            break;
+        if (r->phase == before || r->phase == FL_PHASE_WAIT) {
+            if (!fl_link_arm(&r->link))
+                break;
+            turn--; /* more has come: what comes is bounded by what is out */
+        }
     }
     fl_pollset_sync(&r->pollset, &r->link);
     if (next_deadline(r) == UINT64_MAX)

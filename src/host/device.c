@@ -8,9 +8,8 @@
 
 /* Which provider serves a kind of URL. */
 static const struct fl_device_ops *const providers[] = {
-    [FL_URL_NVME_TCP] = &fl_remote_device_ops,
-    [FL_URL_FILE] = &fl_file_device_ops,
-    [FL_URL_RAM] = &fl_ram_device_ops,
+    [FL_URL_NVME_TCP] = &fl_remote_device_ops, [FL_URL_NVME_RDMA] = &fl_rdma_device_ops,
+    [FL_URL_FILE] = &fl_file_device_ops,       [FL_URL_RAM] = &fl_ram_device_ops,
     [FL_URL_NULL] = &fl_null_device_ops,
 };
 

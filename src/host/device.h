@@ -81,7 +81,7 @@ static inline void fl_queue_complete(struct fl_queue *queue, struct fl_io *io, i
 char *fl_io_text(const struct fl_io *io, uint32_t block_len, char buf[FL_IO_TEXT_LEN]);
 
 /* One of these per kind of device; the table is in device.c. */
-extern const struct fl_device_ops fl_remote_device_ops;                                      /* remote.c */
+extern const struct fl_device_ops fl_remote_device_ops, fl_rdma_device_ops;                  /* remote.c */
 extern const struct fl_device_ops fl_file_device_ops, fl_ram_device_ops, fl_null_device_ops; /* local.c */
 
 #endif

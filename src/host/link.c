@@ -87,8 +87,17 @@ static int receive(struct fl_link *l)
     return 0;
 }
 
+static int rdma_broke(struct fl_link *l)
+{
+    const struct fl_error *err = fl_rdma_host_err(l->rdma);
+
+    return fl_error_set(&l->err, err->code, "%s", err->text);
+}
+
 int fl_link_send(struct fl_link *l)
 {
+    if (l->rdma)
+        return 0; /* what was submitted is posted */
     if (!fl_tcp_stream_tx_pending(&l->host.stream) && fl_list_empty(&l->host.tx_wait))
         return 0;
     return send_pending(l);
@@ -96,7 +105,11 @@ int fl_link_send(struct fl_link *l)
 
 int fl_link_io(struct fl_link *l)
 {
-    int r = fl_link_send(l);
+    int r;
+
+    if (l->rdma)
+        return fl_unlikely(fl_rdma_host_io(l->rdma) < 0) ? rdma_broke(l) : 0;
+    r = fl_link_send(l);
 
     if (fl_unlikely(r < 0)) {
         receive(l); /* the controller may have said why it closed */
@@ -133,9 +146,10 @@ static int refused(struct fl_link *l, fl_nvme_status status)
                         dw0 & 0xffff, dw0 & FL_NVMF_IATTR_DATA ? "data" : "command");
 }
 
-static void connected(struct fl_tcp_host *host, struct fl_tcp_req *req)
+static const struct fl_tcp_host_ops ready_ops;
+
+static void connected(struct fl_link *l, struct fl_tcp_req *req)
 {
-    struct fl_link *l = link_of(host);
     fl_nvme_status status = fl_nvme_cqe_status(&req->cqe);
 
     if (status) {
@@ -148,9 +162,35 @@ static void connected(struct fl_tcp_host *host, struct fl_tcp_req *req)
         return;
     }
     l->cntlid = fl_nvmf_connect_cntlid(&req->cqe);
+    if (l->rdma)
+        fl_rdma_host_set_capsule_len(l->rdma, l->capsule_len);
     l->host.capsule_len = l->capsule_len;
-    l->host.ops = l->owner_ops;
+    l->host.ops = &ready_ops;
     l->state = FL_LINK_READY;
+}
+
+static void connect_done(struct fl_tcp_host *host, struct fl_tcp_req *req)
+{
+    connected(link_of(host), req);
+}
+
+static void owners_done(struct fl_tcp_host *host, struct fl_tcp_req *req)
+{
+    struct fl_link *l = link_of(host);
+
+    l->ops->done(l, req);
+}
+
+static const struct fl_tcp_host_ops ready_ops = {.done = owners_done};
+
+static void rdma_done(void *user, struct fl_tcp_req *req)
+{
+    struct fl_link *l = user;
+
+    if (fl_likely(l->state == FL_LINK_READY))
+        l->ops->done(l, req);
+    else
+        connected(l, req);
 }
 
 static void ic_done(struct fl_tcp_host *host)
@@ -166,7 +206,7 @@ static void ic_done(struct fl_tcp_host *host)
     fl_tcp_host_submit(host, &l->connect_req);
 }
 
-static const struct fl_tcp_host_ops setup_ops = {.ready = ic_done, .done = connected};
+static const struct fl_tcp_host_ops setup_ops = {.ready = ic_done, .done = connect_done};
 
 static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
 {
@@ -175,7 +215,7 @@ static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
     l->connect_req = (struct fl_tcp_req){
         .iov = &l->connect_iov, .nr_iov = 1, .data_len = sizeof(l->connect_data)};
     l->connect_iov = (struct iovec){&l->connect_data, sizeof(l->connect_data)};
-    fl_tcp_host_bind(&l->host, &l->connect_req, o->nr_reqs);
+    fl_link_bind(l, &l->connect_req, o->nr_reqs);
     cmd->opcode = FL_NVMF_OPCODE;
     cmd->fctype = FL_NVMF_CONNECT;
     cmd->qid = le16_of(o->qid);
@@ -185,7 +225,26 @@ static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
     cmd->kato = le32_of(o->kato_ms);
 }
 
-int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const struct fl_tcp_host_ops *ops,
+/* The connect request has a slot of its own, after those of the owner. */
+static int start_rdma(struct fl_link *l, const struct fl_link_options *o)
+{
+    const struct fl_rdma_host_options options = {.addrs = o->addrs,
+                                                 .nr_addrs = o->nr_addrs,
+                                                 .qid = o->qid,
+                                                 .cntlid = o->cntlid,
+                                                 .sqsize = o->sqsize,
+                                                 .nr_reqs = o->nr_reqs + 1,
+                                                 .done = rdma_done,
+                                                 .user = l};
+
+    if (fl_rdma_host_create(&options, &l->rdma, &l->err) < 0)
+        return l->err.code;
+    prepare_connect(l, o);
+    l->state = FL_LINK_DIAL;
+    return 0;
+}
+
+int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const struct fl_link_ops *ops,
                   uint64_t now_ns)
 {
     const struct fl_tcp_host_options host = {.hdgst = o->hdgst,
@@ -198,18 +257,33 @@ int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const stru
 
     *l = (struct fl_link){.fd = -1,
                           .serial = l->serial + 1,
-                          .owner_ops = ops,
+                          .ops = ops,
                           .timeout_ms = o->timeout_ms,
                           .capsule_len = o->capsule_len};
     if (fl_nvmf_connect_data_encode(&l->connect_data, o->hostid, o->cntlid, o->subnqn, o->hostnqn) < 0)
         return fl_error_set(&l->err, -EINVAL, "an NQN is empty or too long");
+    l->deadline_ns = now_ns + o->timeout_ms * FL_NS_PER_MS;
+    if (o->rdma)
+        return start_rdma(l, o);
     r = fl_tcp_host_init(&l->host, &setup_ops, &host);
     if (r < 0)
         return fl_error_set(&l->err, r, "out of memory");
     prepare_connect(l, o);
-    l->deadline_ns = now_ns + o->timeout_ms * FL_NS_PER_MS;
     l->state = FL_LINK_DIAL;
     fl_dial_start(&l->dial, o->addrs, o->nr_addrs, now_ns);
+    return 0;
+}
+
+static int dial_rdma(struct fl_link *l)
+{
+    int r = fl_rdma_host_step(l->rdma);
+
+    if (r < 0)
+        return rdma_broke(l);
+    if (r > 0) {
+        l->state = FL_LINK_CONNECT;
+        fl_rdma_host_submit(l->rdma, &l->connect_req);
+    }
     return 0;
 }
 
@@ -227,7 +301,7 @@ static int dial(struct fl_link *l, uint64_t now_ns)
 
 static int timed_out(struct fl_link *l)
 {
-    static const char *const waits[] = {[FL_LINK_DIAL] = "the TCP connect",
+    static const char *const waits[] = {[FL_LINK_DIAL] = "the request to connect",
                                         [FL_LINK_IC] = "ICReq",
                                         [FL_LINK_CONNECT] = "the Connect command"};
 
@@ -239,7 +313,7 @@ int fl_link_step(struct fl_link *l, uint64_t now_ns)
     int r = 0;
 
     if (l->state == FL_LINK_DIAL)
-        r = dial(l, now_ns);
+        r = l->rdma ? dial_rdma(l) : dial(l, now_ns);
     if (r == 0 && l->state > FL_LINK_DIAL)
         r = fl_link_io(l);
     if (r == 0 && l->state == FL_LINK_CONNECT && !l->err.code)
@@ -257,6 +331,12 @@ void fl_link_stop(struct fl_link *l)
 {
     if (l->state == FL_LINK_DOWN)
         return;
+    if (l->rdma) {
+        fl_rdma_host_destroy(l->rdma);
+        l->rdma = NULL;
+        l->state = FL_LINK_DOWN;
+        return;
+    }
     fl_dial_stop(&l->dial);
     if (l->fd >= 0)
         close(l->fd);
@@ -265,10 +345,26 @@ void fl_link_stop(struct fl_link *l)
     l->state = FL_LINK_DOWN;
 }
 
+bool fl_link_peek(struct fl_link *l)
+{
+    char byte;
+
+    if (l->rdma)
+        return fl_rdma_host_peek(l->rdma);
+    return recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+bool fl_link_arm(struct fl_link *l)
+{
+    return l->rdma && l->state > FL_LINK_DIAL && fl_rdma_host_arm(l->rdma);
+}
+
 int fl_link_pollfds(const struct fl_link *l, struct pollfd p[FL_LINK_MAX_FDS])
 {
     int n = 0;
 
+    if (l->rdma)
+        return fl_rdma_host_pollfds(l->rdma, p);
     if (l->state == FL_LINK_DIAL) {
         for (uint32_t i = 0; i < l->dial.nr_tried; i++)
             if (l->dial.fds[i] >= 0)
@@ -283,5 +379,5 @@ uint64_t fl_link_deadline(const struct fl_link *l)
 {
     if (l->state == FL_LINK_DOWN || l->state == FL_LINK_READY)
         return UINT64_MAX;
-    return l->state == FL_LINK_DIAL ? FL_MIN(l->deadline_ns, l->dial.next_ns) : l->deadline_ns;
+    return l->state == FL_LINK_DIAL && !l->rdma ? FL_MIN(l->deadline_ns, l->dial.next_ns) : l->deadline_ns;
 }

@@ -27,6 +27,14 @@ static bool has(const struct pollfd *p, int nr, int fd)
     return false;
 }
 
+static bool same(const struct fl_pollset *set, const struct pollfd *p, int nr)
+{
+    for (int i = 0; i < nr && nr == set->nr; i++)
+        if (p[i].fd != set->reg[i].fd || p[i].events != set->reg[i].events)
+            return false;
+    return nr == set->nr;
+}
+
 void fl_pollset_sync(struct fl_pollset *set, const struct fl_link *link)
 {
     struct pollfd p[FL_LINK_MAX_FDS];
@@ -34,8 +42,7 @@ void fl_pollset_sync(struct fl_pollset *set, const struct fl_link *link)
 
     /* A link that went down and came to READY between two looks may have the number of its last socket, which
      * has left the set when it was closed. */
-    if (link->state == FL_LINK_READY && set->serial == link->serial && set->nr == 1 && nr == 1 &&
-        p[0].fd == set->reg[0].fd && p[0].events == set->reg[0].events)
+    if (link->state == FL_LINK_READY && set->serial == link->serial && same(set, p, nr))
         return;
     set->serial = link->serial;
     for (int i = 0; i < set->nr; i++)

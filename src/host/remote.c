@@ -56,7 +56,8 @@ static struct fl_remote *create(const struct fl_url *url, const struct fl_device
 
     if (!r)
         return NULL;
-    r->base.ops = &fl_remote_device_ops;
+    r->rdma = url->kind == FL_URL_NVME_RDMA;
+    r->base.ops = r->rdma ? &fl_rdma_device_ops : &fl_remote_device_ops;
     r->subsystem = subsystem;
     snprintf(r->subnqn, sizeof(r->subnqn), "%s", url->nqn[0] ? url->nqn : FL_NQN_DISCOVERY);
     r->discovery = fl_nqn_is_discovery(r->subnqn);
@@ -89,6 +90,16 @@ static void wait_for(sem_t *sem)
         ;
 }
 
+/* What RDMA does not have, or not yet. */
+static int check_rdma(const struct fl_url *url, const struct fl_device_options *o, struct fl_error *err)
+{
+    if (url->hdgst || url->ddgst || o->hdgst || o->ddgst)
+        return fl_error_set(err, -EOPNOTSUPP, "digests are TCP's: RDMA has checksums of its own");
+    if (url->dev[0] && strcmp(url->dev, "auto") && strcmp(url->dev, "soft"))
+        return fl_error_set(err, -EOPNOTSUPP, "dev=%s: only the software RNIC (dev=soft) is used", url->dev);
+    return 0;
+}
+
 static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem,
                        struct fl_device **dev, struct fl_error *err)
 {
@@ -98,6 +109,11 @@ static int remote_open(const struct fl_url *url, const struct fl_device_options 
     if (!subsystem && (!url->nqn[0] || fl_nqn_is_discovery(url->nqn)))
         return fl_error_set(err, -EINVAL,
                             "the URL names a discovery service, not a namespace: add /NQN, or use discover");
+    if (url->kind == FL_URL_NVME_RDMA) {
+        code = check_rdma(url, o, err);
+        if (code < 0)
+            return code;
+    }
     r = create(url, o, subsystem);
     if (!r)
         return fl_error_set(err, -ENOMEM, "out of memory");
@@ -273,13 +289,12 @@ static int remote_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t ma
     return r < 0 ? r : (int)nr;
 }
 
-const struct fl_device_ops fl_remote_device_ops = {
-    .transport = "tcp",
-    .open = remote_open,
-    .close = remote_close,
-    .info = remote_info,
-    .on_change = remote_on_change,
-    .queue_create = fl_remote_queue_create,
-    .admin = remote_admin,
-    .namespaces = remote_namespaces,
-};
+#define REMOTE_OPS(name)                                                                              \
+    {                                                                                                 \
+        .transport = (name), .open = remote_open, .close = remote_close, .info = remote_info,         \
+        .on_change = remote_on_change, .queue_create = fl_remote_queue_create, .admin = remote_admin, \
+        .namespaces = remote_namespaces,                                                              \
+    }
+
+const struct fl_device_ops fl_remote_device_ops = REMOTE_OPS("tcp");
+const struct fl_device_ops fl_rdma_device_ops = REMOTE_OPS("rdma");

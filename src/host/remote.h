@@ -109,6 +109,7 @@ struct fl_remote {
     char subnqn[FL_NQN_LEN];
     char name[FL_NQN_LEN + FL_HOST_LEN + 16]; /* for messages */
     struct fl_host_identity who;
+    bool rdma; /* else TCP */
     bool hdgst, ddgst, subsystem, discovery, no_reconnect;
     uint32_t want_nsid, want_queues, want_entries;
     uint32_t kato_ms, connect_timeout_ms, fast_fail_ms, loss_timeout_ms, reconnect_delay_ms, io_timeout_ms;
@@ -188,7 +189,7 @@ void fl_remote_loss_reported(struct fl_msg *msg);
 void fl_remote_report_loss(struct fl_remote *r, uint32_t epoch, const char *text);
 
 /* ---- admin.c: the admin queue's commands, on the service thread ---- */
-extern const struct fl_tcp_host_ops fl_admin_ops;
+extern const struct fl_link_ops fl_admin_ops;
 void fl_admin_bind(struct fl_remote *r);
 void fl_admin_run_seq(struct fl_remote *r, const struct fl_step *steps, void (*done)(struct fl_remote *r));
 void fl_admin_tick(struct fl_remote *r, uint64_t now_ns); /* what is due: keep-alive, repeats, time-outs */

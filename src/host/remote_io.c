@@ -10,11 +10,6 @@
 #define MAX_TRIES 5
 #define PAUSE_MS  100
 
-static struct fl_remote_queue *queue_of(struct fl_tcp_host *host)
-{
-    return FL_CONTAINER_OF(host, struct fl_remote_queue, link.host);
-}
-
 void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *f)
 {
     uint64_t nlb = UINT64_C(65536) << q->block_shift; /* NLB has 16 bits */
@@ -116,7 +111,7 @@ static void issue(struct fl_remote_queue *q, struct fl_io *io)
     rio->issued += len;
     rio->all_issued = rio->issued >= io->len;
     rio->nr_cmds++;
-    fl_tcp_host_submit(&q->link.host, &slot->req);
+    fl_link_submit(&q->link, &slot->req);
 }
 
 void fl_rq_issue_pending(struct fl_remote_queue *q)
@@ -172,7 +167,7 @@ static bool retry(struct fl_remote_queue *q, struct fl_slot *slot, fl_nvme_statu
     slot->tries++;
     slot->age = 0;
     if (how == FL_RETRY_NOW) {
-        fl_tcp_host_submit(&q->link.host, &slot->req);
+        fl_link_submit(&q->link, &slot->req);
     } else {
         slot->state = FL_SLOT_LATER;
         slot->due_ns = fl_now_ns() + (uint64_t)slot->tries * PAUSE_MS * FL_NS_PER_MS;
@@ -194,9 +189,9 @@ static void stop_io(struct fl_io *io, int code, fl_nvme_status status)
     fl_list_del(&rio->link);
 }
 
-static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
+static void answered(struct fl_link *link, struct fl_tcp_req *req)
 {
-    struct fl_remote_queue *q = queue_of(host);
+    struct fl_remote_queue *q = FL_CONTAINER_OF(link, struct fl_remote_queue, link);
     struct fl_slot *slot = FL_CONTAINER_OF(req, struct fl_slot, req);
     struct fl_io *io = slot->io;
     struct fl_rio *rio = fl_rio_of(io);
@@ -215,7 +210,7 @@ static void answered(struct fl_tcp_host *host, struct fl_tcp_req *req)
         fl_rq_issue_pending(q);
 }
 
-const struct fl_tcp_host_ops fl_rq_ops = {.done = answered};
+const struct fl_link_ops fl_rq_ops = {.done = answered};
 
 /* ---- when the connection breaks ---- */
 
@@ -235,7 +230,7 @@ void fl_rq_resend(struct fl_remote_queue *q)
             continue;
         slot->state = FL_SLOT_OUT;
         slot->age = 0;
-        fl_tcp_host_submit(&q->link.host, &slot->req);
+        fl_link_submit(&q->link, &slot->req);
     }
     fl_rq_issue_pending(q);
 }
@@ -250,7 +245,7 @@ void fl_rq_send_later(struct fl_remote_queue *q, uint64_t now_ns)
         q->nr_later--;
         slot->state = FL_SLOT_OUT;
         slot->age = 0;
-        fl_tcp_host_submit(&q->link.host, &slot->req);
+        fl_link_submit(&q->link, &slot->req);
     }
 }
 

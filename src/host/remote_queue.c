@@ -81,7 +81,7 @@ static void go_live(struct fl_remote_queue *q)
     struct fl_remote *r = q->remote;
 
     for (uint32_t i = 0; i < q->nr_slots; i++)
-        fl_tcp_host_bind(&q->link.host, &q->slots[i].req, i);
+        fl_link_bind(&q->link, &q->slots[i].req, i);
     pthread_mutex_lock(&r->lock);
     fl_rq_limits(q, &r->facts);
     pthread_mutex_unlock(&r->lock);
@@ -99,6 +99,7 @@ static void start_connect(struct fl_remote_queue *q, uint32_t epoch, uint64_t no
     struct fl_link_options o = {
         .addrs = r->addrs,
         .nr_addrs = r->nr_addrs,
+        .rdma = r->rdma,
         .hdgst = r->hdgst,
         .ddgst = r->ddgst,
         .qid = q->qid,
@@ -237,6 +238,9 @@ static int rq_poll(struct fl_queue *queue)
         /* The caller sleeps when nothing completed: a command that goes out once more must not wait here. */
         if (q->state == FL_RQ_LIVE && fl_link_send(&q->link) < 0)
             go_down(q, "send to the target failed");
+        while (q->state == FL_RQ_LIVE && fl_link_arm(&q->link)) /* it came before the descriptor would tell */
+            if (fl_link_io(&q->link) < 0)
+                go_down(q, q->link.err.text);
         sync_fd(q);
     }
     return r;
@@ -247,8 +251,11 @@ static int rq_poll(struct fl_queue *queue)
 static int sleep_on(struct fl_remote_queue *q, int timeout_ms)
 {
     struct pollfd p[FL_LINK_MAX_FDS + 1];
-    int nr = fl_link_pollfds(&q->link, p), tick = (int)tick_ms(q);
+    int nr, tick = (int)tick_ms(q);
 
+    if (timeout_ms && fl_link_arm(&q->link))
+        return 1;
+    nr = fl_link_pollfds(&q->link, p);
     p[nr] = (struct pollfd){.fd = q->wake_fd, .events = POLLIN};
     if (poll(p, (nfds_t)nr + 1, timeout_ms < 0 ? tick : FL_MIN(timeout_ms, tick)) != 0)
         return 1;
@@ -260,10 +267,9 @@ static int sleep_on(struct fl_remote_queue *q, int timeout_ms)
 static bool spin(struct fl_remote_queue *q)
 {
     uint64_t end_ns = fl_now_ns() + q->spin_us * FL_NS_PER_US;
-    char byte;
 
     do {
-        if (recv(q->link.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+        if (fl_link_peek(&q->link)) {
             q->spin_us = FL_MIN(q->spin_us * 2, (uint32_t)SPIN_MAX_US);
             return true;
         }

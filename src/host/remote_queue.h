@@ -103,7 +103,7 @@ static inline struct fl_remote_queue *fl_remote_queue_of(struct fl_queue *queue)
 }
 
 /* ---- remote_io.c: I/Os and commands ---- */
-extern const struct fl_tcp_host_ops fl_rq_ops;
+extern const struct fl_link_ops fl_rq_ops;
 void fl_rq_submit(struct fl_queue *queue, struct fl_io *io);
 void fl_rq_issue_pending(struct fl_remote_queue *q);
 void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *facts);
