@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/util.h"
+#include "mem/shared.h"
 #include "bench.h"
 #include "bench_clock.h"
 #include "endpoint.h"
@@ -264,9 +264,9 @@ static int prepare(struct job *j)
     int rc;
 
     j->memory_len = b->depth * fl_round_up(spec->block_len, 4096);
-    j->memory = mmap(NULL, j->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    j->memory = fl_shared_alloc(j->memory_len);
     j->ops = calloc(b->depth, sizeof(*j->ops));
-    if (j->memory == MAP_FAILED || !j->ops) {
+    if (!j->memory || !j->ops) {
         fail(b, -ENOMEM, NULL, "no memory for buffers");
         return -ENOMEM;
     }
@@ -406,7 +406,7 @@ static int run_jobs(struct bench *b, struct job *jobs, pid_t target, struct benc
     measure(b, target, r, started);
     for (i = 0; i < started; i++) {
         pthread_join(jobs[i].thread, NULL);
-        munmap(jobs[i].memory, jobs[i].memory_len);
+        fl_shared_free(jobs[i].memory, jobs[i].memory_len);
         free(jobs[i].ops);
     }
     gather(jobs, started, r);

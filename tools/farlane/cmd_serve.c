@@ -51,7 +51,7 @@ static const struct cmd_option options[] = {
     {OPT_NS, "ns", "SPEC",
      "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
     {OPT_LISTEN, "listen", "tcp://ADDR[:PORT]",
-     "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
+     "where to listen, tcp:// or rdma://, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
      "or tcp://[::]; may be repeated"},
     {OPT_NQN, "nqn", "NQN",
      "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},
@@ -546,7 +546,7 @@ static int run(int argc, char **argv)
 const struct cmd cmd_serve = {
     .name = "serve",
     .summary = "serve files, RAM or a null device as NVMe namespaces over TCP",
-    .usage = "serve [-c FILE.yaml] [--ns SPEC]... [--listen tcp://ADDR[:PORT]]... [OPTIONS]",
+    .usage = "serve [-c FILE.yaml] [--ns SPEC]... [--listen tcp|rdma://ADDR[:PORT]]... [OPTIONS]",
     .details =
         "Runs as an ordinary user, without huge pages. SIGINT and SIGTERM let I/O in flight end and leave "
         "with status 0; SIGHUP\n"

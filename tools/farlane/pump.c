@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/crc.h"
 #include "base/util.h"
+#include "mem/shared.h"
 
 enum state { FREE, READING, FULL, WRITING };
 
@@ -367,10 +368,16 @@ static bool finished(const struct pump *p)
     return (p->eof || p->next_at == p->o->len) && p->done_len == p->next_at;
 }
 
+static size_t slot_len(const struct pump *p)
+{
+    const struct pump_options *o = p->o;
+
+    return fl_round_up(o->chunk_len + 2 * (size_t)FL_MAX(o->from->block_len, o->to->block_len) + 4096, 4096);
+}
+
 static int make_slots(struct pump *p)
 {
     const struct pump_options *o = p->o;
-    const size_t len = o->chunk_len + 2 * (size_t)FL_MAX(o->from->block_len, o->to->block_len) + 4096;
     uint32_t i;
 
     p->slots = calloc(o->depth, sizeof(*p->slots));
@@ -378,7 +385,7 @@ static int make_slots(struct pump *p)
         return -ENOMEM;
     for (i = 0; i < o->depth; i++) {
         p->slots[i].pump = p;
-        p->slots[i].buf = aligned_alloc(4096, fl_round_up(len, 4096));
+        p->slots[i].buf = fl_shared_alloc(slot_len(p)); /* memory that RDMA registers once */
         if (!p->slots[i].buf)
             return -ENOMEM;
     }
@@ -403,7 +410,7 @@ static void free_slots(struct pump *p)
     }
 
     for (i = 0; p->slots && i < p->o->depth; i++)
-        free(p->slots[i].buf);
+        fl_shared_free(p->slots[i].buf, slot_len(p));
     free(p->slots);
 }
 

@@ -22,17 +22,25 @@
 
 struct reach {
     char address[MAX_ADDRESSES][FL_ADDR_TEXT_LEN];
+    char transport[MAX_ADDRESSES][8]; /* "tcp" */
     uint32_t nr;
     bool loopback_only;
     json_t *list; /* when gathering JSON */
     struct table *table;
 };
 
+static void add_address(struct reach *reach, const char *url, const char *address)
+{
+    snprintf(reach->transport[reach->nr], sizeof(reach->transport[0]), "%.*s", (int)strcspn(url, ":"), url);
+    snprintf(reach->address[reach->nr++], FL_ADDR_TEXT_LEN, "%s", address);
+}
+
 /* A listener on 0.0.0.0 or [::] is reached by the addresses of the interfaces that are up. */
-static void add_interfaces(struct reach *reach, const struct fl_addr *any)
+static void add_interfaces(struct reach *reach, const char *url, const struct fl_addr *any)
 {
     struct ifaddrs *all, *i;
     struct fl_addr addr;
+    char text[FL_ADDR_TEXT_LEN];
 
     if (getifaddrs(&all) < 0)
         return;
@@ -47,7 +55,7 @@ static void add_interfaces(struct reach *reach, const struct fl_addr *any)
             0)
             continue;
         fl_addr_set_port(&addr, fl_addr_port(any));
-        fl_addr_format(&addr, reach->address[reach->nr++]);
+        add_address(reach, url, fl_addr_format(&addr, text));
     }
     freeifaddrs(all);
 }
@@ -65,20 +73,22 @@ static void note_listener(void *arg, const struct fl_listener_info *info)
         if (!fl_addr_is_loopback(&addr))
             reach->loopback_only = false;
         if (fl_addr_is_any(&addr)) {
-            add_interfaces(reach, &addr);
+            add_interfaces(reach, info->url, &addr);
             return;
         }
     } else {
         reach->loopback_only = false;
     }
-    snprintf(reach->address[reach->nr++], FL_ADDR_TEXT_LEN, "%s", text);
+    add_address(reach, info->url, text);
 }
 
 /* ---- namespaces ---- */
 
-static void format_url(char *url, size_t len, const char *address, const struct fl_namespace_info *info)
+static void format_url(char *url, size_t len, const struct reach *reach, uint32_t i,
+                       const struct fl_namespace_info *info)
 {
-    snprintf(url, len, "nvme+tcp://%s/%s?ns=%u", address, info->ss_nqn, info->nsid);
+    snprintf(url, len, "nvme+%s://%s/%s?ns=%u", reach->transport[i], reach->address[i], info->ss_nqn,
+             info->nsid);
 }
 
 static void note_namespace(void *arg, const struct fl_namespace_info *info)
@@ -88,7 +98,7 @@ static void note_namespace(void *arg, const struct fl_namespace_info *info)
     uint32_t i;
 
     for (i = 0; i < reach->nr; i++) {
-        format_url(url, sizeof(url), reach->address[i], info);
+        format_url(url, sizeof(url), reach, i, info);
         if (reach->list) {
             json_array_append_new(reach->list,
                                   json_pack("{s:s, s:s, s:I, s:I, s:I, s:o}", "url", url, "subsystem",

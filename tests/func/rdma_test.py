@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVMe over RDMA as a user runs it: beside TCP on one subsystem, by every command, over the software RNIC."""
+import os
+import time
+
+from farlane import *
+
+NQN = "nqn.2026-01.org.example:disk"
+BOTH = ["rdma://127.0.0.1:0", "tcp://127.0.0.1:0"]
+
+# A UDP port and a hub of this test's own.
+os.environ["FARLANE_ROCE_PORT"] = str(20000 + os.getpid() % 12000)
+os.environ["FARLANE_HUB"] = f"farlane-func-{os.getpid()}"
+
+
+def connections(s):
+    return [q for c in s.get("/v1/connections")["controllers"] for q in c["connections"]]
+
+
+def by(s, transport):
+    return next(url for url in s.urls if url.startswith(f"nvme+{transport}://"))
+
+
+def test_discover_and_info():
+    with Serve("--ns", "ram:8M", "--nqn", NQN, listen=BOTH) as s:
+        assert len(s.urls) == 2, s.urls
+        for listener in s.ready["listeners"]:
+            found = run_json("discover", "nvme+" + listener["url"], "--json")
+            text = json.dumps(found)
+            assert f":{s.ports[0]}" in text or s.ports[0] in text, text
+            for transport in ("rdma", "tcp"):
+                assert transport in text, text
+        said = run("info", by(s, "rdma")).stdout
+        assert "rdma" in said and "8.00 MiB" in said, said
+
+
+def test_data_by_both_ways():
+    make_file("a", 3 << 20)
+    with Serve("--ns", "ram:8M,bs=4096", "--nqn", NQN, listen=BOTH) as s:
+        rdma, tcp = by(s, "rdma"), by(s, "tcp")
+        data = pathlib.Path("a").read_bytes()
+        run("write", rdma, "--offset", "1M", input=data, text=False)
+        for url in (tcp, rdma):
+            got = run("read", url, "--offset", "1M", "--length", str(len(data)), text=False).stdout
+            assert got == data, url
+        run("copy", rdma, "back", "--verify")
+        assert pathlib.Path("back").read_bytes()[1 << 20:(1 << 20) + len(data)] == data
+        run("copy", "back", tcp, "--verify")
+
+
+def test_file_backend():
+    make_file("disk", 8 << 20, seed=7)
+    with Serve("--ns", "file:disk,bs=512", "--nqn", NQN, listen=BOTH) as s:
+        got = run("read", by(s, "rdma"), text=False).stdout
+        assert got == pathlib.Path("disk").read_bytes()
+        run("write", by(s, "rdma"), "--offset", "512", input=b"x" * 512, text=False)
+    assert pathlib.Path("disk").read_bytes()[512:1024] == b"x" * 512
+
+
+def test_bench_that_checks():
+    with Serve("--ns", "ram:16M", "--nqn", NQN, "--cores", "0", listen=BOTH) as s:
+        for bs, jobs in (("4k", 1), ("128k", 2)):
+            rs = run_json("bench", by(s, "rdma"), "--json", "--verify", "--destroy-data", "--rw", "randrw:50", "--bs", bs, "--jobs", jobs,
+                          "--depth", "1,16", "--seconds", "0.5", "--ramp", "0.1")
+            assert len(rs) == 2 and all(r["reads"] > 0 and r["writes"] > 0 for r in rs), rs
+
+
+def test_refusals():
+    with Serve("--ns", "ram:1M", "--nqn", NQN, listen=BOTH) as s:
+        rdma = by(s, "rdma")
+        refused("info", rdma.split("?")[0] + "?ns=1&hdgst=1", status=FAILED, says="digests")
+        refused("info", rdma.split("?")[0] + "?ns=1&dev=mlx5_0", status=FAILED, says="software RNIC")
+        refused("info", rdma.replace(NQN, "nqn.2026-01.org.example:other"), status=NOT_FOUND, says="no subsystem")
+        gone = s.ready["listeners"][0]["id"] if "id" in s.ready["listeners"][0] else 1
+        s.request("DELETE", f"/v1/listeners/{gone}", status=200)
+        refused("info", rdma, status=UNREACHABLE, says="nobody listens")
+
+
+def test_a_host_that_is_killed():
+    """Its connections end, and everything that they held is free again."""
+    with Serve("--ns", "ram:16M", "--nqn", NQN, listen=BOTH) as s:
+        bench = subprocess.Popen([EXE, "bench", by(s, "rdma"), "--seconds", "30", "--depth", "8"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        wait_until("the host is connected", lambda: len(connections(s)) >= 2)
+        assert all(c["transport"] == "rdma" for c in connections(s)), connections(s)
+        time.sleep(0.5)
+        bench.kill()
+        bench.wait()
+        wait_until("its connections are gone", lambda: not connections(s))
+        run("info", by(s, "rdma"))
+
+
+main()
