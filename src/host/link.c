@@ -301,11 +301,13 @@ static int dial(struct fl_link *l, uint64_t now_ns)
 
 static int timed_out(struct fl_link *l)
 {
-    static const char *const waits[] = {[FL_LINK_DIAL] = "the request to connect",
+    static const char *const waits[] = {[FL_LINK_DIAL] = "the TCP connect",
                                         [FL_LINK_IC] = "ICReq",
                                         [FL_LINK_CONNECT] = "the Connect command"};
 
-    return fl_error_set(&l->err, -ETIMEDOUT, "no answer to %s within %u ms", waits[l->state], l->timeout_ms);
+    return fl_error_set(&l->err, -ETIMEDOUT, "no answer to %s within %u ms",
+                        l->rdma && l->state == FL_LINK_DIAL ? "the RDMA connect" : waits[l->state],
+                        l->timeout_ms);
 }
 
 int fl_link_step(struct fl_link *l, uint64_t now_ns)
