@@ -12,7 +12,7 @@ import sys
 
 STATES = ("works", "not supported", "real ones only")
 # Without a version, so that they answer to any: names under private versions, and what is libc's.
-UNVERSIONED = {"dlopen", "ibv_query_gid_type"}
+UNVERSIONED = {"access", "dlopen", "ibv_query_gid_type", "open", "open64", "stat", "stat64"}
 
 
 def exports(library):

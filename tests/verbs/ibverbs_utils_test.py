@@ -45,6 +45,16 @@ def test_rc_extended_posts():
     pingpong("rc", "-N")
 
 
+def test_uc():
+    pingpong("uc")
+    pingpong("uc", "-e")
+
+
+def test_ud():
+    pingpong("ud")
+    pingpong("ud", "-e", "-c")
+
+
 def test_srq():
     pingpong("srq", "-q 4")
 

@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
 LIBRARY = os.path.abspath(sys.argv[1])
 EXE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 SANITIZED = os.environ.get("FL_SANITIZED") == "1"
-PATIENCE = 120 if SANITIZED else 60
+PATIENCE = 120 if SANITIZED else 40
 SKIP = 77
 
 
@@ -75,25 +76,43 @@ def started(process, ready):
         time.sleep(0.02)
 
 
-def pair(server, client, ready=lambda: listening(18515), status=(0, 0), **more):
-    """Both must end with these statuses, without being killed. Returns what the client and what the server said."""
+def pair(server, client, ready=lambda: listening(18515), status=(0, 0), again=None, **more):
+    """Both must end with these statuses, without being killed. Returns what the client and what the server said.
+
+    again: words of the client that say that the server was not ready yet, where nothing else tells; then it is tried again."""
     env = environment(**more)
-    s = subprocess.Popen(server.split(), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = ""
-    try:
-        started(s, ready)
-        c = subprocess.run(client.split(), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           timeout=PATIENCE)
-        said = c.stdout
-        server_said, _ = s.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired as late:
-        s.kill()
-        server_said, _ = s.communicate()
-        raise AssertionError(f"{' '.join(late.cmd)}: does not end\n--- client\n{said or late.output}\n--- server\n{server_said}") from None
-    if (s.returncode, c.returncode) != status:
-        raise AssertionError(f"{client}: statuses {s.returncode}, {c.returncode}, wanted {status}\n--- client\n{said}\n"
-                             f"--- server\n{server_said}")
-    return said, server_said
+    with tempfile.TemporaryFile("w+") as server_log, tempfile.TemporaryFile("w+") as client_log:
+        def said():
+            logs = []
+            for log in (client_log, server_log):
+                log.seek(0)
+                logs.append(log.read())
+            return logs
+        s = subprocess.Popen(server.split(), env=env, stdin=subprocess.DEVNULL, stdout=server_log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + PATIENCE
+        try:
+            if ready:
+                started(s, ready)
+            while True:
+                client_log.truncate(0)
+                client_log.seek(0)
+                c = subprocess.run(client.split(), env=env, stdin=subprocess.DEVNULL, stdout=client_log, stderr=subprocess.STDOUT,
+                                   timeout=PATIENCE)
+                if not again or c.returncode == status[1] or s.poll() is not None or again not in said()[0]:
+                    break
+                assert time.monotonic() < deadline, "the server does not get ready"
+                time.sleep(0.1)
+            s.wait(PATIENCE if c.returncode == status[1] else 1)
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError("{}: does not end\n--- client\n{}\n--- server\n{}".format(late.cmd, *said())) from None
+        finally:
+            if s.poll() is None:
+                s.kill()
+                s.wait()
+        if (s.returncode, c.returncode) != status:
+            raise AssertionError("{}: statuses {}, {}, wanted {}\n--- client\n{}\n--- server\n{}".format(
+                client, s.returncode, c.returncode, status, *said()))
+        return said()
 
 
 def main():
