@@ -6,7 +6,7 @@ import subprocess
 from farlane import *
 
 NQN = "nqn.2026-01.org.example:disk"
-COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "sim", "rnic", "help", "version"]
+COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "sim", "rnic", "run", "help", "version"]
 
 
 def test_help():
@@ -30,7 +30,7 @@ def test_unknown_commands_and_options():
     refused("xyzzy", status=USAGE, says="farlane help")
     refused("help", "xyzzy", status=USAGE, says="xyzzy")
     assert subprocess.run([EXE], capture_output=True).returncode == USAGE
-    for c in COMMANDS[:10]:
+    for c in COMMANDS[:11]:
         refused(c, "--no-such-option", status=USAGE, says=["--no-such-option", f"farlane {c} --help"])
         refused(c, "-Z", status=USAGE, says="-Z")
     refused("serve", "--listne", "x", status=USAGE, says="did you mean --listen?")
@@ -39,6 +39,7 @@ def test_unknown_commands_and_options():
 
 
 def test_operands():
+    refused("run", status=USAGE, says="which command?")
     refused("serve", status=USAGE, says="nothing to serve")
     refused("serve", "ram:1G", status=USAGE, says="--ns ram:1G")
     for c in ("discover", "info", "read", "write", "copy", "bench"):

@@ -73,7 +73,7 @@ static int rts_attr(const struct fl_cma_id *id, struct ibv_qp_attr *attr, int *m
     attr->sq_psn = id->psn;
     if (id->id.qp_type == IBV_QPT_RC) {
         *mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-        attr->timeout = fl_cm_ack_timeout(id->conn);
+        attr->timeout = id->ack_timeout ? id->ack_timeout : fl_cm_ack_timeout(id->conn);
         attr->retry_cnt = peer->retry_count;
         attr->rnr_retry = peer->rnr_retry_count;
         attr->max_rd_atomic = FL_MIN(id->initiator_depth, peer->initiator_depth);
