@@ -112,7 +112,6 @@ int fl_ah_init_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc 
     }
     attr->is_global = 1;
     attr->port_num = port;
-    attr->sl = wc->sl;
     attr->dlid = wc->slid;
     memcpy(&attr->grh.dgid, &src, sizeof(src));
     attr->grh.sgid_index = (uint8_t)index;

@@ -13,6 +13,14 @@ static bool acceptable(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     return (uint64_t)FL_ROCE_GRH_LEN + packet->payload_len <= resp->recv.room;
 }
 
+/* There is no service level in RoCE v2. Adapters tell there what lies in the 40 bytes before the payload, and
+ * programs (UCX) look for the addresses by that. */
+static uint8_t l3_type(const uint8_t *grh)
+{
+    const uint8_t with_udp = 8, ip6 = 1, ip4 = 2;
+    return with_udp | (grh[0] >> 4 == 6 ? ip6 : ip4);
+}
+
 void fl_roce_datagram(struct fl_roce_qp *qp, const struct fl_ib_packet *packet,
                       const struct fl_roce_meta *meta)
 {
@@ -31,5 +39,6 @@ void fl_roce_datagram(struct fl_roce_qp *qp, const struct fl_ib_packet *packet,
         return;
     }
     resp->offset = FL_ROCE_GRH_LEN + packet->payload_len;
+    resp->l3_type = meta && meta->grh ? l3_type(meta->grh) : 0;
     fl_roce_recv_done(qp, IBV_WC_SUCCESS, packet);
 }

@@ -401,6 +401,7 @@ static void datagrams(void **state)
     assert_int_equal(p->b.wcs[0].byte_len, 140);
     assert_int_equal(p->b.wcs[0].src_qp, 0x11);
     assert_int_equal(p->b.wcs[0].wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+    assert_int_equal(p->b.wcs[0].sl, 10); /* UDP over IPv4 */
     assert_memory_equal(p->b.mem + 1000, grh, 40);
     assert_memory_equal(p->b.mem + 1040, p->a.mem, 100);
 

@@ -67,6 +67,7 @@ void fl_roce_recv_done(struct fl_roce_qp *qp, enum ibv_wc_status status, const s
         if (fl_ib_deth(last)) {
             wc.wc_flags |= IBV_WC_GRH;
             wc.src_qp = be24_get(fl_ib_deth(last)->src_qpn);
+            wc.sl = resp->l3_type;
         }
     }
     resp->recv.taken = false;

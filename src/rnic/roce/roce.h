@@ -252,6 +252,7 @@ struct fl_roce_responder {
     /* answers to be sent, after those of rd[] */
     bool ack_pending, nak_pending, cnp_pending;
     uint8_t nak_syndrome;
+    uint8_t l3_type; /* of the datagram, for its completion */
     uint32_t ack_psn, nak_psn;
     struct fl_roce_rd *rd; /* ring of the last max_dest_rd_atomic requests */
     uint32_t rd_head, nr_rd;

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of rdma-core that drive pyverbs, on the software RNIC: pyverbs.py LIBFARLANE-VERBS.so FOLDER [MODULE...]
+
+FOLDER is `tests` of rdma-core's source, of the version of the installed python3-pyverbs. Not part of `make test`, as that source is not here.
+Each module runs in a network namespace of its own; prints a line a module, and why tests were skipped.
+"""
+import collections
+
+from programs import *
+
+FOLDER = pathlib.Path(sys.argv[2]).resolve()
+MODULES = sys.argv[3:] or sorted(p.stem for p in FOLDER.glob("test_*.py")
+                                 if not p.stem.startswith(("test_mlx5", "test_efa", "test_cuda")))
+# They take the interface's name from the kernel's device tree, in which software devices are not.
+WRAPPER = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+exists = os.path.exists
+os.path.exists = lambda path: str(path).startswith("/sys/class/infiniband/farlane") or exists(path)
+from args_parser import parser
+from importlib.machinery import SourceFileLoader
+import unittest
+tests = SourceFileLoader("tests", os.path.abspath("__init__.py")).load_module()
+import tests.base
+tests.base.RDMATestCase.get_net_name = staticmethod(lambda device: "lo")
+tests.base.RDMATestCase.get_ip_mac_address = staticmethod(lambda interface: ("127.0.0.1", "00:00:00:00:00:00"))
+parser.parse_args()
+unittest.main(module=tests)
+"""
+
+
+def run_module(module):
+    """(counts by result, reasons of skips, what failed)"""
+    done = subprocess.run(["/usr/bin/python3", "-c", WRAPPER, "--dev", "farlane0", "-v", f"tests.{module}"], cwd=FOLDER,
+                          env=environment(), capture_output=True, text=True, timeout=300)
+    said = done.stdout + done.stderr
+    skips = collections.Counter(re.findall(r"\.\.\. skipped ['\"](.*)['\"]$", said, re.M))
+    failures = re.findall(r"^(?:ERROR|FAIL): (\w+)", said, re.M)
+    ran = re.search(r"^Ran (\d+) tests?", said, re.M)
+    return int(ran[1]) if ran else 0, skips, failures if ran else [module]
+
+
+def report():
+    total, reasons, failed = collections.Counter(), collections.Counter(), []
+    for module in MODULES:
+        ran, skips, failures = run_module(module)
+        print(f"{module}: {ran} ran, {sum(skips.values())} skipped, {len(failures)} failed {' '.join(failures)}", flush=True)
+        total.update(ran=ran, skipped=sum(skips.values()), failed=len(failures))
+        reasons += skips
+        failed += failures
+    for reason, number in reasons.most_common():
+        print(f"{number:4} skipped: {reason}")
+    passed = total["ran"] - total["skipped"] - total["failed"]
+    print(f"{passed} passed, {total['failed']} failed, {total['skipped']} skipped")
+    sys.exit(1 if failed or not passed else 0)
+
+
+own_network()
+report()
