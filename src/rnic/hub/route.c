@@ -29,6 +29,8 @@ static uint32_t route_cm(const struct fl_hub_table *table, const struct fl_cm_ma
         return slot ? slot : self;
     }
     slot = fl_hub_slot_of_service(table, service_id);
+    if (!slot && table->settling)
+        return 0; /* it is asked again; a refusal would be for good */
     return slot ? slot : self;
 }
 

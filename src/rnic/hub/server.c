@@ -22,6 +22,7 @@
 #define BURST         16 /* messages of one member at a time */
 #define LISTENER      MAX_CONNS
 #define PATIENCE_NS   (5 * FL_NS_PER_S)    /* for members of the hub before to come back, if they are gone */
+#define SETTLE_NS     (500 * FL_NS_PER_MS) /* until members of the hub before have said what they listen on */
 #define PAUSE_NS      (100 * FL_NS_PER_MS) /* without descriptors to accept with */
 
 struct conn {
@@ -37,7 +38,7 @@ struct fl_hub_server {
     int shared_fd, listen_fd, epoll_fd;
     uint32_t tag, self;
     uint32_t nr_strangers;
-    uint64_t missing_at, accept_at; /* UINT64_MAX: not due */
+    uint64_t missing_at, settled_at, accept_at; /* UINT64_MAX: not due */
     struct conn *conns[MAX_CONNS];
     uint16_t conn_of_slot[FL_HUB_SLOTS]; /* index + 1; 0: none */
 };
@@ -91,6 +92,8 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
         seed = fl_now_ns();
     fl_hub_table_init(&s->table, s->shared, options->before, seed);
     s->missing_at = options->before ? fl_now_ns() + PATIENCE_NS : UINT64_MAX;
+    s->settled_at = options->before ? fl_now_ns() + SETTLE_NS : UINT64_MAX;
+    s->table.settling = options->before;
     strncpy(address, options->address, sizeof(address) - 1);
     rc = fl_hub_join(&s->table, &self, options->want, address);
     if (rc < 0)
@@ -290,13 +293,18 @@ void fl_hub_server_tick(struct fl_hub_server *s, uint64_t now)
 {
     if (now >= s->missing_at)
         s->missing_at = drop_missing(s) ? now + PATIENCE_NS : UINT64_MAX;
+    if (now >= s->settled_at) {
+        s->settled_at = UINT64_MAX;
+        s->table.settling = false;
+    }
     if (now >= s->accept_at)
         s->accept_at = watch(s, s->listen_fd, LISTENER) < 0 ? now + PAUSE_NS : UINT64_MAX;
 }
 
 uint64_t fl_hub_server_deadline(const struct fl_hub_server *s)
 {
-    return FL_MIN(s->missing_at, s->accept_at);
+    uint64_t at = FL_MIN(s->missing_at, s->settled_at);
+    return FL_MIN(at, s->accept_at);
 }
 
 bool fl_hub_server_push(struct fl_hub_server *s, uint32_t slot, const struct fl_hub_packet *meta,

@@ -56,6 +56,7 @@ struct fl_hub_table {
     uint32_t next_slot, next_block; /* numbers go round: one given back comes last */
     struct fl_list services[FL_HUB_BUCKETS];
     uint16_t nr_services[FL_HUB_SLOTS];
+    bool settling; /* members of the hub before may not have said yet what they listen on */
 };
 
 struct fl_hub_peer {

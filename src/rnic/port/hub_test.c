@@ -290,6 +290,32 @@ static struct node *hub_of(struct bed *b)
 }
 
 /* The hub is killed 20 times; the others go on with the numbers and services that they had. */
+/* A new hub refuses nobody for a service whose owner has not come back to it yet. */
+static void a_new_hub_waits_for_what_others_listen_on(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
+    kill(n[1].pid, SIGSTOP);
+    node_kill(&n[0]);
+    assert_ptr_equal(hub_of(b), &n[2]);
+    node_do(&n[2], REQUEST, 77);
+    kill(n[1].pid, SIGCONT);
+    while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
+        node_do(&n[2], REQUEST, 77);
+        usleep(1000);
+    }
+    assert_true(n[1].nr_cm);
+    assert_int_equal(n[2].nr_cm, 0);
+    usleep(600000);
+    node_do(&n[2], REQUEST, 1234); /* nobody's */
+    while (!__atomic_load_n(&n[2].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(n[2].nr_cm, 1);
+    bed_close(b);
+}
+
 static void a_killed_hub_costs_little(void **state)
 {
     struct bed *b = bed_open(NODES);
@@ -410,6 +436,7 @@ int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(processes_share_a_port), cmocka_unit_test(requests_go_to_who_listens),
                        cmocka_unit_test(a_hub_that_leaves_loses_nothing),
+                       cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
                        cmocka_unit_test(a_killed_hub_costs_little),
                        cmocka_unit_test(a_stopped_member_costs_only_itself),
                        cmocka_unit_test(a_stopped_member_comes_back_to_the_next_hub),
