@@ -179,8 +179,14 @@ static void udp_kick(struct fl_qp *qp)
 {
     qp->rnic->now = fl_now_ns();
     fl_rnic_send_locked(qp->rnic, qp);
-    if (qp->roce.req.tail - qp->roce.req.head <= FLUSH_AT_ONCE)
+    if (qp->qp.qp_type == IBV_QPT_UD && fl_port_stats(qp->rnic->port)->is_hub) {
+        /* What is for this host comes to our own socket, and nobody would send it again if the program ended
+         * now by _exit(): to its owner with it. */
         fl_port_flush(qp->rnic->port);
+        fl_rnic_progress_locked(qp->rnic, 0);
+    } else if (qp->roce.req.tail - qp->roce.req.head <= FLUSH_AT_ONCE) {
+        fl_port_flush(qp->rnic->port);
+    }
 }
 
 static int udp_modify(struct fl_qp *qp, enum ibv_qp_state to, const struct fl_roce_attr *attr)

@@ -147,8 +147,8 @@ void fl_cma_unlock(struct fl_cma *cma)
 {
     if (pump(cma)) {
         fl_port_flush(cma->rnic->port);
-        /* Where this process is the hub, what it sends within the host comes to its own socket: it is passed on
-         * now, as the program may end the next moment by _exit(). */
+        /* Where this process is the hub, what it sends within the host comes to its own socket: it is passed
+         * on now, as the program may end the next moment by _exit(). */
         if (fl_port_stats(cma->rnic->port)->is_hub)
             fl_rnic_progress_locked(cma->rnic, 0);
     }
