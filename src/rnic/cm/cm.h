@@ -179,10 +179,11 @@ struct fl_cm_stats {
     uint64_t nr_forged;            /* from another address than that of the connection or in the message */
     uint64_t nr_unknown;           /* of no connection that is here */
     uint64_t nr_backlog;           /* requests dropped since the backlog was full: the peer asks again */
-    uint64_t nr_no_resources;      /* requests rejected since there are too many connections */
-    uint64_t nr_no_service;        /* requests to a service ID that nobody serves */
-    uint64_t nr_stale;             /* connections that a new one of the same peer queue pair ended */
-    uint64_t nr_answers_dropped;   /* no room for an answer to a stranger */
+    uint64_t nr_closed;          /* requests dropped since the listener went a moment ago: it may come back */
+    uint64_t nr_no_resources;    /* requests rejected since there are too many connections */
+    uint64_t nr_no_service;      /* requests to a service ID that nobody serves */
+    uint64_t nr_stale;           /* connections that a new one of the same peer queue pair ended */
+    uint64_t nr_answers_dropped; /* no room for an answer to a stranger */
 };
 
 /* 0, -EINVAL, -ENOMEM */
@@ -203,10 +204,10 @@ uint32_t fl_cm_nr_conns(const struct fl_cm *cm); /* with those that nobody owns 
 
 /*
  * Requests for a service ID, at local addresses that equal `addr`; ::ffff:0.0.0.0: at all of IPv4, :: at all
- * of IPv6, NULL: at all. The one that names less goes before the one that names more. backlog: requests that may wait for fl_cm_accept(),
- * fl_cm_reject() or fl_cm_sidr_reply(), at least 1; what comes beyond is dropped, and the peer asks again.
- * RC, UC and SIDR are one: port spaces keep them apart. -EADDRINUSE: service ID and address are taken.
- * -ENOMEM, -EINVAL.
+ * of IPv6, NULL: at all. The one that names less goes before the one that names more. backlog: requests that
+ * may wait for fl_cm_accept(), fl_cm_reject() or fl_cm_sidr_reply(), at least 1; what comes beyond is
+ * dropped, and the peer asks again. RC, UC and SIDR are one: port spaces keep them apart. -EADDRINUSE:
+ * service ID and address are taken. -ENOMEM, -EINVAL.
  */
 int fl_cm_listen(struct fl_cm *cm, uint64_t service_id, const struct in6_addr *addr, uint32_t backlog,
                  void *owner, struct fl_cm_listener **listener);

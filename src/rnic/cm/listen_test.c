@@ -29,6 +29,11 @@ static void listeners(void **state)
     args.terms.qpn++;
     fl_cm_connect(bed.cm[A], &args, bed.now, &a);
     move(&bed, A, FL_CM_REQ);
+    expect_silence(&bed); /* it may come back */
+    assert_int_equal(fl_cm_stats(bed.cm[B])->nr_closed, 1);
+    bed.now += 3 * SECOND;
+    fl_cm_tick(bed.cm[A], bed.now);
+    move(&bed, A, FL_CM_REQ);
     move(&bed, B, FL_CM_REJ);
     assert_int_equal(expect_event(&bed, A, FL_CM_REJECTED).reason, FL_CM_REJ_SERVICE_ID);
     bed_fini(&bed);

@@ -7,7 +7,9 @@
 #include "loop/timer.h"
 #include "rnic/cm/cm.h"
 
-#define FL_CM_ANSWERS_MAX 64   /* answers to strangers that wait to be sent */
+#define FL_CM_ANSWERS_MAX 64                         /* answers to strangers that wait to be sent */
+#define FL_CM_CLOSED_MAX  16u                        /* listeners that were closed a moment ago */
+#define FL_CM_CLOSED_NS   (2000 * UINT64_C(1000000)) /* perftest comes back after one second */
 #define FL_CM_KEPT_MAX    1024 /* connections that are over, kept so that repeats get the same answer */
 
 /* What a peer's time codes count as: none makes us fast without end, or wait for days */
@@ -89,7 +91,11 @@ struct fl_cm {
     uint32_t hash_mask;
     uint32_t nr_conns, nr_kept;
     struct fl_timer_heap timers;
-    uint32_t id_count; /* goes through all IDs before one comes again */
+    struct fl_cm_closed {
+        uint64_t service_id, at;
+    } closed[FL_CM_CLOSED_MAX];
+    uint32_t nr_closed; /* in all; the newest are kept */
+    uint32_t id_count;  /* goes through all IDs before one comes again */
     uint64_t nr_drawn;
     struct fl_cm_tx answers[FL_CM_ANSWERS_MAX];
     uint32_t answers_head, answers_tail;
@@ -196,7 +202,7 @@ uint64_t fl_cm_own_wait_ns(const struct fl_cm *cm, const struct fl_cm_conn *conn
 /* passive.c */
 /* What a request that came makes, in its listener's backlog. -ENOENT: nobody listens, -EAGAIN: backlog full,
  * -ENOSPC, -ENOMEM; counted. */
-int fl_cm_new_request(struct fl_cm *cm, const struct fl_cm_meta *meta, uint64_t service_id,
+int fl_cm_new_request(struct fl_cm *cm, const struct fl_cm_meta *meta, uint64_t service_id, uint64_t now,
                       struct fl_cm_conn **out);
 
 /* active.c, passive.c, ending.c, sidr.c: a message came */

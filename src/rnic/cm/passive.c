@@ -41,14 +41,28 @@ void fl_cm_listener_destroy(struct fl_cm *cm, struct fl_cm_listener *listener, u
         if (conn->pending & (1u << FL_CM_CONNECT_REQUEST | 1u << FL_CM_SIDR_REQUEST))
             fl_cm_conn_destroy(cm, conn, now); /* nobody ever heard of it */
     }
+    cm->closed[cm->nr_closed++ % FL_CM_CLOSED_MAX] = (struct fl_cm_closed){listener->service_id, now};
     fl_list_del(&listener->link);
     free(listener);
 }
 
-int fl_cm_new_request(struct fl_cm *cm, const struct fl_cm_meta *meta, uint64_t service_id,
+/* A program that closes its listener often opens it again at once, and its peers do not wait for that. */
+static bool was_closed_just_now(const struct fl_cm *cm, uint64_t service_id, uint64_t now)
+{
+    for (uint32_t i = 0; i < FL_MIN(cm->nr_closed, FL_CM_CLOSED_MAX); i++)
+        if (cm->closed[i].service_id == service_id && now - cm->closed[i].at < FL_CM_CLOSED_NS)
+            return true;
+    return false;
+}
+
+int fl_cm_new_request(struct fl_cm *cm, const struct fl_cm_meta *meta, uint64_t service_id, uint64_t now,
                       struct fl_cm_conn **out)
 {
     struct fl_cm_listener *listener = fl_cm_find_listener(cm, service_id, &meta->local);
+    if (!listener && was_closed_just_now(cm, service_id, now)) {
+        cm->stats.nr_closed++;
+        return -EAGAIN;
+    }
     if (!listener) {
         cm->stats.nr_no_service++;
         return -ENOENT;
@@ -169,7 +183,7 @@ void fl_cm_rx_req(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct 
         fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, FL_CM_REJ_STALE, NULL, 0);
         return;
     }
-    int r = fl_cm_new_request(cm, meta, service_id, &conn);
+    int r = fl_cm_new_request(cm, meta, service_id, now, &conn);
     if (r) {
         if (r != -EAGAIN)
             fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, reason_of(r), NULL, 0);

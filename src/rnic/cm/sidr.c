@@ -67,7 +67,7 @@ void fl_cm_rx_sidr_req(struct fl_cm *cm, const struct fl_cm_meta *meta, const st
         take_again(cm, conn);
         return;
     }
-    int r = fl_cm_new_request(cm, meta, service_id, &conn);
+    int r = fl_cm_new_request(cm, meta, service_id, now, &conn);
     if (r) {
         if (r != -EAGAIN)
             fl_cm_sidr_stranger(cm, meta, mad, r == -ENOENT ? FL_CM_SIDR_UNSUPPORTED : FL_CM_SIDR_NO_QP);

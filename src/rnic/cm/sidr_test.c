@@ -77,6 +77,7 @@ static void nobody_serves(void **state)
     struct fl_cm_conn *a;
     init(&bed, &a);
     fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    bed.now += 3 * SECOND; /* and does not come back */
     move(&bed, A, FL_CM_SIDR_REQ);
     move(&bed, B, FL_CM_SIDR_REP);
     assert_int_equal(expect_event(&bed, A, FL_CM_SIDR_RESPONSE).sidr_status, FL_CM_SIDR_UNSUPPORTED);
