@@ -107,6 +107,7 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
                         fl_port_comm_id_prefix(cma->rnic->port, &mask)); /* a new hub may give another */
     if (now >= fl_cm_deadline(cma->cm))
         fl_cm_tick(cma->cm, now);
+    fl_cma_ports_tick(cma, now);
     if (!fl_list_empty(&cma->watched) && now >= cma->next_look)
         look_for_dead_peers(cma, now);
     return pump(cma);
@@ -115,7 +116,7 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
 static uint64_t deadline(struct fl_rnic_client *client)
 {
     struct fl_cma *cma = cma_of(client);
-    uint64_t at = fl_cm_deadline(cma->cm);
+    uint64_t at = FL_MIN(fl_cm_deadline(cma->cm), fl_cma_ports_deadline(cma));
     return fl_list_empty(&cma->watched) ? at : FL_MIN(at, cma->next_look);
 }
 
@@ -187,6 +188,7 @@ static int create(struct fl_cma **made)
     if (r)
         goto free_cma;
     fl_list_init(&cma->watched);
+    fl_list_init(&cma->kept_ports);
     for (size_t i = 0; i < FL_CMA_PORT_BUCKETS; i++)
         fl_list_init(&cma->ports[i]);
     cma->client = (struct fl_rnic_client){.management = take_management,

@@ -23,10 +23,11 @@ struct fl_cma {
     struct fl_rnic_client client;
     struct fl_rnic *rnic;
     struct fl_cm *cm;
-    struct fl_list watched;  /* connected ids whose peer is on this host: fl_cma_id.watch_link */
-    uint64_t next_look;      /* for peers that died */
-    uint32_t psn;            /* of our packets from QP1 */
-    uint32_t next_ephemeral; /* where to look for a free port */
+    struct fl_list watched;    /* connected ids whose peer is on this host: fl_cma_id.watch_link */
+    uint64_t next_look;        /* for peers that died */
+    uint32_t psn;              /* of our packets from QP1 */
+    struct fl_list kept_ports; /* the one that goes first is first */
+    uint32_t next_ephemeral;   /* where to look for a free port */
     struct fl_list ports[FL_CMA_PORT_BUCKETS];
 };
 
@@ -36,6 +37,9 @@ struct fl_cma_port {
     uint64_t service_id;
     bool claimed; /* this process's at the hub */
     struct fl_list ids;
+    bool listened;            /* on: then it is kept for a while after its last id */
+    struct fl_list kept_link; /* cma->kept_ports */
+    uint64_t kept_till;
 };
 
 struct fl_cma_channel {
@@ -148,6 +152,9 @@ void fl_cma_count_ack(struct fl_cma_id *id);
 int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t *port, bool claim);
 int fl_cma_port_claim(struct fl_cma_id *id);
 void fl_cma_port_release(struct fl_cma_id *id);
+/* Ports whose listener did not come back; when the next one is due, FL_CM_NEVER: none */
+void fl_cma_ports_tick(struct fl_cma *cma, uint64_t now);
+uint64_t fl_cma_ports_deadline(const struct fl_cma *cma);
 
 /* address.c */
 bool fl_cma_gid_of(const struct sockaddr *addr, struct in6_addr *gid); /* false: not an IP address */
@@ -158,7 +165,7 @@ void fl_cma_set_addr(struct sockaddr_storage *to, const struct in6_addr *gid, ui
 void fl_cma_fill_path(struct fl_cma_id *id); /* of its route */
 
 /* device.c */
-struct fl_device *fl_cma_device_of(const struct in6_addr *gid);    /* that has this address, or NULL */
+struct fl_device *fl_cma_device_of(const struct in6_addr *gid); /* that has this address, or NULL */
 void fl_cma_devices_forget(void); /* in the child of a fork: what is open is the parent's */
 int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device); /* 0 or negative errno */
 

@@ -19,8 +19,10 @@ static int listen_locked(struct fl_cma_id *id, int backlog)
     uint64_t service_id = fl_cm_service_id((enum fl_cm_port_space)(id->id.ps & 0xff), fl_cma_port_of(addr));
     r = fl_cm_listen(cma->cm, service_id, all ? NULL : &gid,
                      backlog > 0 ? (uint32_t)backlog : FL_CM_BACKLOG_MAX, id, &id->listener);
-    if (!r)
+    if (!r) {
         id->state = FL_CMA_LISTENING;
+        id->port->listened = true;
+    }
     return r;
 }
 

@@ -8,7 +8,8 @@
 #include "rnic/cma/parts.h"
 
 #define EPHEMERAL_FIRST 32768u
-#define EPHEMERAL_NR    28232u /* up to 60999, as the kernel's default for TCP */
+#define KEPT_NS         (2 * FL_NS_PER_S) /* as long as the engine waits for a listener to come back */
+#define EPHEMERAL_NR    28232u            /* up to 60999, as the kernel's default for TCP */
 
 static uint64_t service_of(const struct fl_cma_id *id, uint16_t port)
 {
@@ -72,14 +73,39 @@ static int claim(struct fl_cma *cma, struct fl_cma_port *port)
     return r;
 }
 
+static void drop(struct fl_cma *cma, struct fl_cma_port *port)
+{
+    if (port->claimed)
+        fl_port_unlisten(cma->rnic->port, port->service_id);
+    fl_list_del(&port->kept_link);
+    fl_list_del(&port->link);
+    free(port);
+}
+
+/* Requests for a listener that may come back must come here, and not to the hub, which would reject them. */
 static void drop_unused(struct fl_cma *cma, struct fl_cma_port *port)
 {
     if (!fl_list_empty(&port->ids))
         return;
-    if (port->claimed)
-        fl_port_unlisten(cma->rnic->port, port->service_id);
-    fl_list_del(&port->link);
-    free(port);
+    if (!port->listened || !port->claimed) {
+        drop(cma, port);
+        return;
+    }
+    port->listened = false;
+    port->kept_till = cma->rnic->now + KEPT_NS;
+    fl_list_add_tail(&cma->kept_ports, &port->kept_link);
+}
+
+void fl_cma_ports_tick(struct fl_cma *cma, uint64_t now)
+{
+    while (fl_cma_ports_deadline(cma) <= now)
+        drop(cma, FL_LIST_FIRST(&cma->kept_ports, struct fl_cma_port, kept_link));
+}
+
+uint64_t fl_cma_ports_deadline(const struct fl_cma *cma)
+{
+    const struct fl_cma_port *first = FL_LIST_FIRST(&cma->kept_ports, struct fl_cma_port, kept_link);
+    return first ? first->kept_till : FL_CM_NEVER;
 }
 
 static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t service_id, bool to_claim)
@@ -95,6 +121,7 @@ static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t s
             return -ENOMEM;
         port->service_id = service_id;
         fl_list_init(&port->ids);
+        fl_list_init(&port->kept_link);
         fl_list_add_tail(bucket_of(cma, service_id), &port->link);
     }
     if (to_claim)
@@ -106,6 +133,7 @@ static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t s
         return r;
     }
     id->port = port;
+    fl_list_del(&port->kept_link);
     fl_list_add_tail(&port->ids, &id->port_link);
     return 0;
 }

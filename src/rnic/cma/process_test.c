@@ -135,6 +135,33 @@ static void a_port_belongs_to_one_process(void **state)
     end(&b);
 }
 
+static void listen_go_and_come_back(int fd, uint16_t unused)
+{
+    struct bed bed;
+    struct rdma_cm_id *id;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    assert_int_equal(fl_cma_destroy_id(bed.listener), 0);
+    tell(fd, bed.port);
+    usleep(200000);
+    assert_int_equal(bind_to(&id, bed.port), 0);
+    assert_int_equal(fl_cma_listen(id, 1), 0);
+}
+
+/* As perftest does it: the client asks while there is no listener, and is not refused for that. */
+static void a_listener_that_comes_back(void **state)
+{
+    struct child child = start(listen_go_and_come_back, 0);
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(id, NULL), 0);
+    struct pollfd pfd = {.fd = channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&pfd, 1, 1000), 0); /* it waits for an accept */
+    end(&child);
+    expect_and_ack(channel, RDMA_CM_EVENT_REJECTED);
+    destroy(id);
+    fl_cma_destroy_event_channel(channel);
+}
+
 /* Clients that are killed */
 static void ask(int fd, uint16_t port)
 {
@@ -281,6 +308,7 @@ int main(void)
         cmocka_unit_test(connected_server_is_killed),
         cmocka_unit_test(echo_between_processes),
         cmocka_unit_test(a_port_belongs_to_one_process),
+        cmocka_unit_test(a_listener_that_comes_back),
         cmocka_unit_test(client_is_killed_after_its_request),
         cmocka_unit_test(client_is_killed_before_it_is_ready),
         cmocka_unit_test(connected_client_is_killed),
