@@ -99,7 +99,7 @@ struct fl_cm_route {
  * them is to use.
  */
 struct fl_cm_terms {
-    uint32_t qpn, psn; /* first PSN that this side sends */
+    uint32_t qpn, psn; /* first PSN that this side expects: the other starts to send with it */
     uint8_t responder_resources, initiator_depth;
     uint8_t retry_count; /* in REQ only: of a passive side not used; in CONNECT_RESPONSE our own */
     uint8_t rnr_retry_count;

@@ -168,6 +168,26 @@ static void unreliable_connection(void **state)
     bed_fini(&bed);
 }
 
+/* The Starting PSN of a REQ or REP is where the one who hears it begins, as Linux and hardware have it. */
+static void each_side_sends_from_the_psn_it_was_given(void **state)
+{
+    struct ibv_qp_init_attr init;
+    struct rdma_cm_id *ids[2];
+    struct ibv_qp_attr got;
+    struct bed bed;
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    connect_both(&bed, &ids[0], &ids[1]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fl_qp_query(ids[i]->qp, &got, 0, &init), 0);
+        assert_int_equal(got.sq_psn, fl_cm_peer(fl_cma_id_of(ids[i])->conn)->psn);
+        assert_int_equal(got.rq_psn, fl_cma_id_of(ids[i])->psn);
+    }
+    assert_int_not_equal(got.sq_psn, got.rq_psn);
+    destroy(ids[0]);
+    destroy(ids[1]);
+    bed_fini(&bed);
+}
+
 /* rdma_create_ep() and the inline functions of rdma_verbs.h; one thread takes both parts in turn. */
 static void endpoints(void **state)
 {
@@ -217,6 +237,7 @@ int main(void)
         cmocka_unit_test(what_farlane_peers_agree_on),
         cmocka_unit_test(private_data_and_depths_go_over),
         cmocka_unit_test(unreliable_connection),
+        cmocka_unit_test(each_side_sends_from_the_psn_it_was_given),
         cmocka_unit_test(endpoints),
     };
     use_own_port();

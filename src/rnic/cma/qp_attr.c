@@ -51,7 +51,7 @@ static int rtr_attr(const struct fl_cma_id *id, struct ibv_qp_attr *attr, int *m
     memcpy(&attr->ah_attr.grh.dgid, &route->remote, sizeof(route->remote));
     attr->path_mtu = (enum ibv_mtu)route->mtu;
     attr->dest_qp_num = peer->qpn;
-    attr->rq_psn = peer->psn;
+    attr->rq_psn = id->psn; /* what each side gives is where the other shall start */
     if (id->id.qp_type == IBV_QPT_RC) {
         *mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
         attr->max_dest_rd_atomic = FL_MIN(id->responder_resources, peer->responder_resources);
@@ -70,7 +70,7 @@ static int rts_attr(const struct fl_cma_id *id, struct ibv_qp_attr *attr, int *m
     if (!id->conn || !fl_cm_peer(id->conn)->qpn)
         return -EINVAL;
     const struct fl_cm_terms *peer = fl_cm_peer(id->conn);
-    attr->sq_psn = id->psn;
+    attr->sq_psn = peer->psn;
     if (id->id.qp_type == IBV_QPT_RC) {
         *mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
         attr->timeout = id->ack_timeout ? id->ack_timeout : fl_cm_ack_timeout(id->conn);
