@@ -15,9 +15,11 @@ exec 9>"$DIR/.lock"; flock 9      # one at a time in one folder
 
 # program:package of what the lab needs on this machine
 NEEDS="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod ip:iproute2 nvme:nvme-cli
- mke2fs:e2fsprogs fio:fio jq:jq xz:xz-utils unshare:util-linux tshark:tshark tcpdump:tcpdump"
+ mke2fs:e2fsprogs fio:fio jq:jq xz:xz-utils unshare:util-linux tshark:tshark tcpdump:tcpdump rdma:iproute2
+ ibv_rc_pingpong:ibverbs-utils rping:rdmacm-utils ib_write_bw:perftest"
 missing=()
 for n in $NEEDS; do command -v "${n%%:*}" >/dev/null || [ -x "/sbin/${n%%:*}" ] || missing+=("${n##*:}"); done
+[ -e /etc/libibverbs.d/rxe.driver ] || missing+=(ibverbs-providers)
 if [ ${#missing[@]} -gt 0 ]; then
   [ "$(id -u)" = 0 ] || die "not installed: ${missing[*]} (apt-get install them, or run this as root)"
   apt-get update -q >/dev/null || :
@@ -52,13 +54,15 @@ fetch() { # SERIES
     { apt-get "${APT[@]}" -q update >&2; pkg=$(newest "$1"); (cd "$tmp" && apt-get "${APT[@]}" -q -o APT::Sandbox::User=root download "$pkg" >&2); } ||
     { rm -rf "$tmp"; die "could not download $pkg"; }
   "$HERE/lab/lab.sh" kernel "$DIR/kernel-$1" "$tmp"/*.deb
+  echo "$wanted" >"$DIR/kernel-$1/wanted"
   rm -rf "$tmp"
 }
 
+wanted=$(sed -n '/^MODS=/,/"$/p' "$HERE/lab/lab.sh" | sha256sum)     # the modules that a kernel's folder shall have
 for v in "$@"; do
-  [ -s "$DIR/kernel-$v/version" ] || fetch "$v"
+  [ "$wanted" = "$(cat "$DIR/kernel-$v/wanted" 2>/dev/null)" ] || fetch "$v"
   # the image's stamp: the lab's scripts and the programs that go in
-  stamp=$(cat "$HERE/lab/lab.sh" "$HERE/lab/init" "$DIR/kernel-$v/version" | sha256sum; nvme version; fio --version; mke2fs -V 2>&1)
+  stamp=$(cat "$HERE/lab/lab.sh" "$HERE/lab/init" "$DIR/kernel-$v/version" | sha256sum; nvme version; fio --version; mke2fs -V 2>&1; ib_write_bw --version || :)
   [ "$stamp" = "$(cat "$DIR/$v/stamp" 2>/dev/null)" ] || {
     "$HERE/lab/lab.sh" image "$DIR/kernel-$v" "$DIR/$v"
     echo "$stamp" >"$DIR/$v/stamp"; }

@@ -15,6 +15,7 @@ lab.sh run [opts] [VAR=VALUE...]     exit status: the first non-zero one of gues
    -H SCRIPT  run on this machine in the lab's network namespace (10.77.0.1); ended with the guests, if any
    -d DIR     folder shared with the guests as /lab (default: a new one, removed)
    -p         record each guest's packets: DIR/N.pcap
+   -u MTU     of bridge, taps and guests (default 1500)
    -t SEC     give up after SEC (default 300)   -R MB  memory (default 640)   -c CPUS (default 1)
    -q ARGS    more QEMU arguments for guest 1   -Q ARGS  for guest 2
    -v         also show the consoles
@@ -24,8 +25,12 @@ exit 2; }
 die() { echo "lab.sh: $*" >&2; exit 1; }
 
 MODS="virtio_pci virtio_net 9p 9pnet_virtio brd null_blk loop ext4 nvme nvme-tcp nvmet nvmet-tcp
- crc32_generic crc32c_generic crc32c_intel libcrc32c"
-PROGS="nvme ip mke2fs e2fsck dumpe2fs fio jq kmod blkdiscard bash sha256sum dd"
+ crc32_generic crc32c_generic crc32c_intel libcrc32c
+ rdma_rxe ib_uverbs rdma_ucm ib_umad sch_netem"
+PROGS="nvme ip mke2fs e2fsck dumpe2fs fio jq kmod blkdiscard bash sha256sum dd
+ rdma tc ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong rping ib_write_bw ib_write_lat
+ ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_atomic_bw ib_atomic_lat"
+FILES="/etc/libibverbs.d/rxe.driver /usr/lib/*/libibverbs/librxe-rdmav*.so"
 
 cmd_kernel() {
   [ $# -ge 2 ] || usage
@@ -60,6 +65,10 @@ cmd_image() {
     f=$(command -v "$p") || f=$(command -v "/sbin/$p") || die "no $p on this machine"
     cp -L "$f" "$r/usr/bin/"; echo "$f"
   done >"$r/.elf"
+  for f in $FILES; do
+    [ -e "$f" ] || die "no $f on this machine"
+    mkdir -p "$r${f%/*}"; cp -L "$f" "$r$f"; echo "$f"
+  done >>"$r/.elf"
   for p in modprobe insmod rmmod lsmod modinfo; do ln -sf kmod "$r/usr/bin/$p"; done
   ln -s mke2fs "$r/usr/bin/mkfs.ext4"; ln -s e2fsck "$r/usr/bin/fsck.ext4"
   [ ! -e /etc/mke2fs.conf ] || cp /etc/mke2fs.conf "$r/etc/"
@@ -92,17 +101,17 @@ guest_args() { # N IMAGE: fill in q
     -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check tsc=reliable lab.n=$n"
     -fsdev "local,id=lab,path=$dir,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=lab,mount_tag=lab
     -netdev "tap,id=n0,ifname=tap$n,script=no,downscript=no,vnet_hdr=off"
-    -device "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:1$n")
+    -device "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:1$n,host_mtu=$mtu")
   case ${LAB_ACCEL:-tcg} in tcg) q+=(-accel "tcg,thread=multi,tb-size=256");; *) q+=(-accel "$LAB_ACCEL");; esac
   [ ! "$pcap" ] || q+=(-object "filter-dump,id=f0,netdev=n0,file=$dir/$n.pcap,maxlen=65536")
 }
 
 cmd_inner() {
-  local img='' img2='' dir='' pcap='' secs=300 mem=640 cpus=1 verbose='' host='' q=()
+  local img='' img2='' dir='' pcap='' mtu=1500 secs=300 mem=640 cpus=1 verbose='' host='' q=()
   local o n rc=0 r i; local -A script=() qargs=([1]='' [2]='') pid=()
-  while getopts i:I:1:2:H:d:pt:R:c:q:Q:v o; do case $o in
+  while getopts i:I:1:2:H:d:pu:t:R:c:q:Q:v o; do case $o in
     i) img=$OPTARG;; I) img2=$OPTARG;; 1|2) script[$o]=$OPTARG;; H) host=$OPTARG;; d) dir=$OPTARG;;
-    p) pcap=1;; t) secs=$OPTARG;; R) mem=$OPTARG;; c) cpus=$OPTARG;;
+    p) pcap=1;; u) mtu=$OPTARG;; t) secs=$OPTARG;; R) mem=$OPTARG;; c) cpus=$OPTARG;;
     q) qargs[1]=$OPTARG;; Q) qargs[2]=$OPTARG;; v) verbose=1;; *) usage;; esac; done
   shift $((OPTIND - 1)); [ "$img$host" ] || usage
   for o in "$@"; do [[ $o =~ ^[A-Za-z_][A-Za-z_0-9]*= ]] || die "$o is no VAR=VALUE (options come first)"; done
@@ -115,13 +124,13 @@ cmd_inner() {
   cp "$HERE/guest.sh" "$dir/guest.sh"
 
   ip link set lo up
-  ip link add br0 type bridge; ip link set br0 address 52:54:00:77:00:01 up
+  ip link add br0 type bridge; ip link set br0 mtu "$mtu" address 52:54:00:77:00:01 up
   ip addr add 10.77.0.1/24 dev br0
   ip addr add fd77::1/64 dev br0 nodad 2>/dev/null || :
   for n in $guests; do
     cp "${script[$n]}" "$dir/$n.sh"
     i=$img; [ "$n" != 2 ] || [ ! "$img2" ] || i=$img2
-    ip tuntap add "tap$n" mode tap; ip link set "tap$n" master br0 up
+    ip tuntap add "tap$n" mode tap; ip link set "tap$n" mtu "$mtu" master br0 up
     guest_args "$n" "$i"
     # shellcheck disable=SC2206
     q+=(${qargs[$n]})

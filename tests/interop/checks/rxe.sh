@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# farlane's software RNIC, by the drop-in library, and Linux's rxe in guest 1: the same programs at both ends.
+. "$L/checks/capture.sh"
+here=10.77.0.1 there=10.77.0.11 here6=fd77::1 there6=fd77::11
+after_check() { ask t_complaints || :; }      # the guest's kernel log
+clean_up() { mtu 4200; }
+
+# The programs on this side: as an ordinary user, where that is not what we are already
+user=(); [ "$(id -u)" != 0 ] || ! setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$VERBS" FARLANE_RNIC=only "$@" </dev/null; }
+device=$(fl ibv_devinfo -v 2>/dev/null | awk '/hca_id/ {d = $2} /::ffff:10\.77/ {print d; exit}')
+gid_here() { # 4|6
+  local re='^::ffff:'; [ "$1" = 4 ] || re='^fd77:'
+  fl ibv_devinfo -v -d "$device" | sed -n 's/^.*GID\[ *\([0-9]*\)\]:[[:space:]]*\([0-9a-f:.]*\).*/\2 \1/p' | grep -E "$re" | cut -d' ' -f2 | grep .
+}
+mtu() { # of the wire: 1500 makes the path MTU 1024, 4200 makes it 4096
+  ! ip link show br0 | grep -q " mtu $1 " || return 0
+  ip link set tap1 mtu "$1"; ip link set br0 mtu "$1"; ask t_mtu "$1"
+}
+listens_here() { grep -qhE '^ *[0-9]+: [0-9A-F]+:4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || { [ "$1" = cm ] && [ $(($(now) - served_at)) -gt 700 ]; }; }
+
+they_serve() { # SERVER -- CLIENT: the first in the guest, the second here
+  split "$@"
+  echo "--- rxe: ${server[*]}"; echo "--- farlane: ${client[*]}"
+  ask t_serve "${server[@]}" || fail "rxe: ${server[*]}"
+  local r=0 q=0
+  fl "${client[@]}" || r=$?
+  ask t_served || q=$?
+  [ $r = 0 ] && [ $q = 0 ] || fail "farlane's client ended with $r, rxe's server with $q: ${client[*]}"
+}
+we_serve() { # SERVER -- CLIENT: the first here, the second in the guest
+  local r=0 q=0 pid served_at
+  split "$@"
+  echo "--- farlane: ${server[*]}"; echo "--- rxe: ${client[*]}"
+  fl "${server[@]}" >"$L/served" 2>&1 & pid=$!
+  served_at=$(now)
+  until_true 10 listens_here "$wait_for" || { cat "$L/served"; fail "farlane: ${server[*]} does not listen"; }
+  ask t_run "${client[@]}" || r=$?
+  wait $pid || q=$?
+  cat "$L/served"
+  [ $r = 0 ] && [ $q = 0 ] || fail "rxe's client ended with $r, farlane's server with $q: ${client[*]}"
+}
+split() {
+  server=() client=()
+  while [ "$1" != -- ]; do server+=("$1"); shift; done
+  shift; client=("$@")
+}
+
+wait_for=tcp
+pingpong() { # KIND OPTIONS: both roles, both MTUs, both families
+  local k=$1 m f; shift
+  for m in 1024 4096; do
+    [ $m = 1024 ] && mtu 1500 || mtu 4200
+    for f in 4 6; do
+      [ "$k" = ud ] && o=() || o=(-m $m)
+      they_serve "ibv_${k}_pingpong" -g "$(ask t_gid $f)" "${o[@]}" "$@" -- "ibv_${k}_pingpong" -d "$device" -g "$(gid_here $f)" "${o[@]}" "$@" $there
+      we_serve "ibv_${k}_pingpong" -d "$device" -g "$(gid_here $f)" "${o[@]}" "$@" -- "ibv_${k}_pingpong" -g "$(ask t_gid $f)" "${o[@]}" "$@" $here
+    done
+  done
+}
+check_pingpong_rc() { pingpong rc -n 100 -c; }
+check_pingpong_uc() { pingpong uc -n 100; }
+check_pingpong_ud() { pingpong ud -n 100 -s 1000; }
+
+perftest() { # PROGRAM OPTIONS: both roles, both MTUs, with and without the connection manager
+  local p=$1 m; shift
+  for m in 1024 4096; do
+    [ $m = 1024 ] && mtu 1500 || mtu 4200
+    wait_for=tcp
+    they_serve "$p" -F -x "$(ask t_gid 4)" -m $m "$@" -- "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" $there
+    we_serve "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" -- "$p" -F -x "$(ask t_gid 4)" -m $m "$@" $here
+    wait_for=cm
+    they_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $there
+    we_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $here
+  done
+}
+check_write_bw() { perftest ib_write_bw -n 20; }
+check_write_lat() { perftest ib_write_lat -n 50; }
+check_read_bw() { perftest ib_read_bw -n 20; }
+check_read_lat() { perftest ib_read_lat -n 50; }
+check_send_bw() { perftest ib_send_bw -n 20; }
+check_send_lat() { perftest ib_send_lat -n 50; }
+check_atomic_bw() { perftest ib_atomic_bw -n 50; }
+check_atomic_lat() { perftest ib_atomic_lat -n 50; }
