@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Captures in the lab's network, dissected by tshark. For scripts on the host side.
-capture_start() { # FILE DEVICE
+capture_start() { # FILE DEVICE [FILTER]
   rm -f "$1"
-  tcpdump -i "$2" -B 131072 -w "$1" tcp >"$1.log" 2>&1 & capture_pid=$!
+  tcpdump -i "$2" -B 131072 -w "$1" "${3:-tcp}" >"$1.log" 2>&1 & capture_pid=$!
   until_true 5 grep -q 'listening on' "$1.log" || { cat "$1.log"; return 1; }
 }
 capture_stop() { sleep 0.3; kill -INT "$capture_pid"; wait "$capture_pid" || :; }

@@ -12,9 +12,9 @@ t_gid() { # 4|6: the index of that address among the GIDs
   ibv_devinfo -v -d rxe0 | sed -n 's/^.*GID\[ *\([0-9]*\)\]:[[:space:]]*\([0-9a-f:.]*\).*/\2 \1/p' | grep -E "$re" | cut -d' ' -f2 | grep .
 }
 t_mtu() { ip link set eth0 mtu "$1"; }
-t_loss() { # PERCENT, or 0
+t_netem() { # WORDS: what tc's netem does to packets that leave the guest; none: nothing
   tc qdisc del dev eth0 root 2>/dev/null || :
-  [ "$1" = 0 ] || tc qdisc add dev eth0 root netem loss "$1%" limit 10000
+  [ $# = 0 ] || tc qdisc add dev eth0 root netem limit 10000 "$@"
 }
 t_listens() { # by TCP for what exchanges addresses so, else by the connection manager
   grep -qE '^ *[0-9]+: [0-9A-F]+:4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 -h || rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN'
