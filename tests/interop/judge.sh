@@ -8,11 +8,12 @@
 #   -m     one check for meson: the group runs once for all of its checks that one meson asks for
 #   exit status: 0 passed, 1 failed, 77 skipped (one check), or the worst of several
 # TARGET=nvmet, TARGET=passthru: host-* judge Linux's own target instead of farlane, which proves the checks.
-# FARLANE, VERBS: the command and the drop-in library (default: those in build/). LAB: folder of the kernel images. KEEP=DIR: keep the run's files.
+# FARLANE, VERBS, VMIX, LATE: what is tested and what rxe-* need beside it (default: those in build/). LAB: folder of the kernel images. KEEP=DIR: keep the run's files.
 set -eu -o pipefail
 ME=$(readlink -f "$0"); HERE=${ME%/*}; TOP=${HERE%/tests/interop}
 LABDIR=${LAB:-$TOP/build/lab}; FARLANE=${FARLANE:-$TOP/build/tools/farlane/farlane}; TARGET=${TARGET:-farlane}
 VERBS=${VERBS:-$TOP/build/src/preload/libfarlane-verbs.so}
+VMIX=${VMIX:-$TOP/build/tests/interop/vmix} LATE=${LATE:-$TOP/build/tests/interop/liblate-connect.so}
 meson=
 while getopts m o; do case $o in m) meson=1;; *) exit 2;; esac; done
 shift $((OPTIND - 1)); [ $# -ge 1 ] || { sed -n '3,13s/^# //p' "$ME"; exit 2; }
@@ -59,11 +60,14 @@ run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
         o[-1]+=" -drive file=$dir/disk$i,format=raw,if=none,id=d$i -device nvme-ns,drive=d$i,bus=c0,nsid=$i,logical_block_size=$((i % 2 ? 512 : 4096)),physical_block_size=4096"
       done;;
     nvmet-*) with_target nvmet >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
-    rxe-*) with_target rxe >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-u 4200 -1 "$dir/g1" -H "$dir/h");;
+    rxe-*)
+      for v in "$VERBS" "$VMIX" "$LATE"; do [ -e "$v" ] || skip "no $v: build it first"; done
+      cp "$VMIX" "$dir/vmix"
+      with_target rxe >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-u 4200 -1 "$dir/g1" -H "$dir/h");;
     wire-*) with_checks : >"$dir/h"; o+=(-H "$dir/h");;
     *) echo "judge.sh: $group cannot judge $TARGET"; exit 2;;
   esac
-  "$HERE/lab/lab.sh" run -t "${LIMIT:-900}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" VERBS="$VERBS" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
+  "$HERE/lab/lab.sh" run -t "${LIMIT:-900}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" VERBS="$VERBS" VMIX="$VMIX" LATE="$LATE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
 }
 
 names() { sed -n 's/^\([a-z0-9-]*\):.*/\1/p' "$HERE/checks/$kind.list"; }

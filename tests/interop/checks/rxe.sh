@@ -8,7 +8,8 @@ clean_up() { ask t_netem; }
 
 # The programs on this side: as an ordinary user, where that is not what we are already
 user=(); [ "$(id -u)" != 0 ] || ! setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$VERBS" FARLANE_RNIC=only "$@" </dev/null; }
+late=
+fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$late$VERBS" FARLANE_RNIC=only "$@" </dev/null; }
 device=$(fl ibv_devinfo -v 2>/dev/null | awk '/hca_id/ {d = $2} /::ffff:10\.77/ {print d; exit}')
 gid_here() { # 4|6
   local re='^::ffff:'; [ "$1" = 4 ] || re='^fd77:'
@@ -71,10 +72,9 @@ perftest() { # PROGRAM OPTIONS: both roles, both MTUs, with and without the conn
     they_serve "$p" -F -x "$(ask t_gid 4)" -m $m "$@" -- "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" $there
     we_serve "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" -- "$p" -F -x "$(ask t_gid 4)" -m $m "$@" $here
     wait_for=cm
-    # perftest's client connects a second time without asking whether the server is there yet, which a guest is not so soon
-    case $p in *read*|*atomic*) ask t_netem delay 250ms;; esac
+    late=$LATE:
     they_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $there
-    ask t_netem
+    late=
     we_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $here
   done
 }
@@ -139,4 +139,15 @@ check_dissect() {
   cat "$L/bad"
   [ ! -s "$L/bad" ] || fail "tshark: $(head -1 "$L/bad")"
   python3 "$L/checks/icrc.py" "$L/cap.pcap" $here $here6 $there $there6
+}
+check_vmix() { # each RC operation of verbs, and what a responder can refuse; the server ends after the last case
+  local m cases="ok inv badkey bounds readonly rnr long unaligned"
+  wait_for=cm
+  for m in 1500 4200; do
+    mtu $m
+    # shellcheck disable=SC2086
+    they_serve /lab/vmix -s $there 8 -- "$VMIX" -c $there $cases
+    # shellcheck disable=SC2086
+    we_serve "$VMIX" -s $here 8 -- /lab/vmix -c $here $cases
+  done
 }
