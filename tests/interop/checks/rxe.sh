@@ -103,8 +103,8 @@ check_queue_pairs() {
   local p
   wait_for=tcp
   for p in ib_write_bw ib_read_bw ib_send_bw; do
-    they_serve $p -F -x "$(ask t_gid 4)" -q 8 -n 10 -- $p -F -d "$device" -x "$(gid_here 4)" -q 8 -n 10 $there
-    we_serve $p -F -d "$device" -x "$(gid_here 4)" -q 8 -n 10 -- $p -F -x "$(ask t_gid 4)" -q 8 -n 10 $here
+    they_serve $p -F -x "$(ask t_gid 4)" -q 8 -n 10 -u 18 -- $p -F -d "$device" -x "$(gid_here 4)" -q 8 -n 10 -u 18 $there
+    we_serve $p -F -d "$device" -x "$(gid_here 4)" -q 8 -n 10 -u 18 -- $p -F -x "$(ask t_gid 4)" -q 8 -n 10 -u 18 $here
   done
 }
 check_loss() { # of what leaves the guest, be it requests or answers
