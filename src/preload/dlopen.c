@@ -45,12 +45,20 @@ __attribute__((noinline)) static dlopen_function real_dlopen(void)
     return real;
 }
 
+#if defined(__clang__)
+#define JUMPS
+#define JUMP __attribute__((musttail))
+#else
+#define JUMPS __attribute__((optimize("O2"))) /* -foptimize-sibling-calls, in unoptimized builds too */
+#define JUMP
+#endif
+
 /* The last call is a jump, which leaves the caller's address where the real one looks for it. */
-__attribute__((optimize("O2"))) FL_EXPORT void *dlopen(const char *file, int mode)
+JUMPS FL_EXPORT void *dlopen(const char *file, int mode)
 {
     dlopen_function real = real_dlopen();
     if (file && (is_library(file, "libibverbs.so") || is_library(file, "librdmacm.so")) &&
         !is_ours(__builtin_return_address(0)))
         return own_handle(mode, real);
-    return real(file, mode);
+    JUMP return real(file, mode);
 }
