@@ -114,7 +114,7 @@ static void open_device(struct end *e)
 
 static void *make_memory(const struct options *o, size_t len)
 {
-    struct fl_pool *pool;
+    struct fl_pool *pool = NULL;
     void *p;
 
     if (o->pool) {
