@@ -22,11 +22,18 @@ mtu() { # of the wire: 1500 makes the path MTU 1024, 4200 makes it 4096
 listens_here() { grep -qhE '^ *[0-9]+: [0-9A-F]+:4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || { [ "$1" = cm ] && [ $(($(now) - served_at)) -gt 700 ]; }; }
 
 they_serve() { # SERVER -- CLIENT: the first in the guest, the second here
+  local r q i
   split "$@"
-  echo "--- rxe: ${server[*]}"; echo "--- farlane: ${client[*]}"
-  ask t_serve "${server[@]}" || fail "rxe: ${server[*]}"
-  local r=0 q=0
-  fl "${client[@]}" || r=$?
+  for i in 1 2 3 4; do
+    r=0 q=0
+    echo "--- rxe: ${server[*]}"; echo "--- farlane: ${client[*]}"
+    ask t_serve "${server[@]}" || fail "rxe: ${server[*]}"
+    fl "${client[@]}" >"$L/called" 2>&1 || r=$?
+    cat "$L/called"
+    # perftest's second connect came too early all the same
+    if [ $r = 0 ] || [ -z "$late" ] || ! grep -q 'RDMA_CM_EVENT_REJECTED; error: 8' "$L/called"; then break; fi
+    ask t_end
+  done
   ask t_served || q=$?
   [ $r = 0 ] && [ $q = 0 ] || fail "farlane's client ended with $r, rxe's server with $q: ${client[*]}"
 }

@@ -28,6 +28,9 @@ t_served() { # its output and status, when it has ended
   wait "$served" || r=$?
   cat /tmp/served; return $r
 }
+t_end() { # whatever it is doing; tells what it had got to
+  rdma resource show cm_id; kill "$served"; wait "$served"; cat /tmp/served; return 0
+}
 t_run() { timeout -k 1 "$LIMIT_ONE" "$@" </dev/null; }
 t_complaints() { complaints; }
 LIMIT_ONE=25
