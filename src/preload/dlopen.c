@@ -28,6 +28,8 @@ static bool is_library(const char *file, const char *name)
     return !strncmp(base, name, len) && (!base[len] || base[len] == '.');
 }
 
+__thread bool fl_dlopen_below;
+
 typedef void *(*dlopen_function)(const char *file, int mode);
 
 /* Apart, so that dlopen() below has no frame of its own and may end in a jump. */
@@ -57,7 +59,7 @@ __attribute__((noinline)) static dlopen_function real_dlopen(void)
 JUMPS FL_EXPORT void *dlopen(const char *file, int mode)
 {
     dlopen_function real = real_dlopen();
-    if (file && (is_library(file, "libibverbs.so") || is_library(file, "librdmacm.so")) &&
+    if (file && (is_library(file, "libibverbs.so") || is_library(file, "librdmacm.so")) && !fl_dlopen_below &&
         !is_ours(__builtin_return_address(0)))
         return own_handle(mode, real);
     JUMP return real(file, mode);

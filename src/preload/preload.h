@@ -32,4 +32,8 @@ const struct fl_verbs *fl_verbs_of_device(const struct ibv_device *device);
  * process has one connection manager. The real one where there are real devices, else the software RNIC's. */
 const struct fl_rdmacm *fl_cm(void);
 
+/* This thread opens the libraries below this one. Who calls dlopen() would tell, but for sanitizers, which
+ * stand between. */
+extern __thread bool fl_dlopen_below;
+
 #endif

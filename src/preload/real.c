@@ -20,11 +20,12 @@ static void find(void)
     const char *mode = getenv("FARLANE_RNIC");
     if (mode && !strcmp(mode, "only"))
         return;
-    if (fl_verbs_hardware(&real.verbs, &err)) {
+    fl_dlopen_below = true;
+    if (fl_verbs_hardware(&real.verbs, &err))
         FL_INFO("without RDMA hardware: %s", err.text);
-        return;
-    }
-    real.library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL); /* it is there by now */
+    else
+        real.library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL); /* it is there by now */
+    fl_dlopen_below = false;
 }
 
 const struct fl_verbs *fl_real_verbs(void)
@@ -41,6 +42,8 @@ fl_real_function fl_real_find(const char *name)
 
 fl_real_function fl_real_find_cm(const char *name)
 {
+    fl_dlopen_below = true;
     void *library = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
+    fl_dlopen_below = false;
     return library ? (fl_real_function)dlsym(library, name) : NULL;
 }

@@ -29,7 +29,10 @@ static void choose_cm(void)
     const struct fl_rdmacm *real;
     if (!fl_real_devices())
         return;
-    if (fl_rdmacm_hardware(&real, &err))
+    fl_dlopen_below = true;
+    int r = fl_rdmacm_hardware(&real, &err);
+    fl_dlopen_below = false;
+    if (r)
         FL_WARN("the connection manager is the software RNIC's: %s", err.text);
     else
         cm = real;
