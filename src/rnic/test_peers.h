@@ -147,7 +147,7 @@ static inline void tp_connect(struct tp *tp)
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                             .timeout = 12,  /* 16.8 ms */
+                             .timeout = 15,  /* 134 ms */
                              .retry_cnt = 7, /* a hub is killed, and the machine may be busy */
                              .rnr_retry = 3,
                              .sq_psn = 7,
