@@ -237,7 +237,7 @@ static int parse_kept(struct fl_tcp_stream *s)
 {
     const union fl_tcp_pdu *pdu = (const void *)(s->rx_buf + s->rx_head);
     uint32_t plen = le32_get(pdu->hdr.plen), offset = fl_tcp_data_offset(&pdu->hdr), len = s->pdu_data_len;
-    const uint8_t *data = pdu->bytes + offset;
+    const uint8_t *data = (const uint8_t *)pdu + offset; /* padding may be longer than any header */
 
     if (s->rx_tail - s->rx_head < plen)
         return 0;
