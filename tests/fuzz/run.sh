@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs each fuzzer for a time, two at once: tests/fuzz/run.sh [SECONDS [BUILD_DIR [NAME...]]]
+# FUZZ_SEED: 1 unless set, so that CI goes the same way each time; 0 is another way each time.
 # BUILD_DIR was built by clang with -Dfuzz=true (scripts/test.sh fuzz does). Writes "pass NAME" and "fail NAME" lines
 # to $FL_RESULTS if that is set. What was found stays in BUILD_DIR/findings: copy it into corpus/<name>/ with the mend.
 set -u
@@ -24,7 +25,7 @@ fuzz() {
     local name=$1 dict=()
     mkdir "$work/$name" # new inputs go here, and not into the source tree
     [ ! -e "$here/$name.dict" ] || dict=("-dict=$here/$name.dict")
-    if "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    if "$build/tests/fuzz/fuzz_$name" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         "${dict[@]}" -artifact_prefix="$build/findings/$name-" "$work/$name" "$here/corpus/$name" \
         >"$work/$name.log" 2>&1; then
         echo "pass $name" >>"$results"
