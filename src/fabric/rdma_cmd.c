@@ -154,7 +154,7 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
 static void send_response(struct rdma_conn *c, struct slot *slot)
 {
     struct fl_cmd *cmd = &slot->cmd;
-    bool data = cmd->to_host && cmd->data_len && !cmd->cqe.status.b[0] && !(cmd->cqe.status.b[1] & 0xfe);
+    bool data = cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe);
     struct ibv_sge data_sge, sge;
     struct ibv_send_wr write, *bad;
     struct ibv_send_wr send = {.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_SEND,
