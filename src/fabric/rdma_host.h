@@ -2,7 +2,7 @@
 /*
  * The host's side of one NVMe/RDMA connection (one NVMe queue): connecting, command capsules out, responses
  * in. The controller moves the data itself, by RDMA READ and WRITE, from and to the memory that a command
- * describes. Requests are those of tcp_host.h; of their private part only state, slot and cid are used here.
+ * describes. Requests are those of request.h; of their private part only state, slot and cid are used here.
  * Nothing blocks, and no thread is needed: whoever uses the queue calls fl_rdma_host_io.
  */
 #ifndef FL_FABRIC_RDMA_HOST_H
@@ -11,7 +11,7 @@
 #include <poll.h>
 
 #include "base/address.h"
-#include "fabric/tcp_host.h"
+#include "fabric/request.h"
 
 struct fl_rdma_host;
 
@@ -20,8 +20,8 @@ struct fl_rdma_host_options {
     uint32_t nr_addrs;
     uint16_t qid, cntlid;
     uint16_t sqsize;  /* 0's based */
-    uint32_t nr_reqs; /* slots, at most FL_TCP_HOST_MAX_REQS */
-    void (*done)(void *user, struct fl_tcp_req *req);
+    uint32_t nr_reqs; /* slots, at most FL_REQUESTS_MAX */
+    void (*done)(void *user, struct fl_request *req);
     void *user;
 };
 
@@ -35,8 +35,8 @@ void fl_rdma_host_destroy(struct fl_rdma_host *host);
 int fl_rdma_host_step(struct fl_rdma_host *host);
 const struct fl_error *fl_rdma_host_err(const struct fl_rdma_host *host);
 
-void fl_rdma_host_bind(struct fl_rdma_host *host, struct fl_tcp_req *req, uint32_t slot);
-void fl_rdma_host_submit(struct fl_rdma_host *host, struct fl_tcp_req *req);
+void fl_rdma_host_bind(struct fl_rdma_host *host, struct fl_request *req, uint32_t slot);
+void fl_rdma_host_submit(struct fl_rdma_host *host, struct fl_request *req);
 /* In-capsule data at most, in bytes; 0 to begin with. */
 void fl_rdma_host_set_capsule_len(struct fl_rdma_host *host, uint32_t len);
 

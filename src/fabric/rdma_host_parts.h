@@ -17,7 +17,7 @@ enum fl_rdma_host_state { RESOLVE_ADDR, RESOLVE_ROUTE, CONNECT, CONNECTED };
 enum { WR_RECV, WR_SEND, WR_SIGNAL, WR_BITS = 2 };
 
 struct fl_rdma_host_slot {
-    struct fl_tcp_req *req;
+    struct fl_request *req;
     uint8_t generation;
     bool sending; /* its SEND has data in it, and has no completion yet */
     bool answered;

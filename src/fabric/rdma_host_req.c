@@ -31,11 +31,11 @@ static void end_data(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
     slot->bounce = NULL;
 }
 
-void fl_rdma_host_bind(struct fl_rdma_host *h, struct fl_tcp_req *req, uint32_t slot)
+void fl_rdma_host_bind(struct fl_rdma_host *h, struct fl_request *req, uint32_t slot)
 {
     h->slots[slot].req = req;
     req->slot = (uint16_t)slot;
-    req->state = FL_TCP_REQ_IDLE;
+    req->state = FL_REQUEST_IDLE;
     fl_list_init(&req->link);
     req->pdu.sqe.flags = (uint8_t)((req->pdu.sqe.flags & ~FL_NVME_CMD_PSDT_MASK) | FL_NVME_CMD_PSDT_SGL);
 }
@@ -53,7 +53,7 @@ static size_t piece_len(const struct iovec *iov, size_t skip, size_t left)
 }
 
 /* The pieces of a request's data; how many there are, at most max + 1. */
-static uint32_t pieces(const struct fl_tcp_req *req, struct iovec *out, uint32_t max)
+static uint32_t pieces(const struct fl_request *req, struct iovec *out, uint32_t max)
 {
     size_t left = req->data_len, skip = req->iov_skip;
     uint32_t nr = 0;
@@ -71,7 +71,7 @@ static uint32_t pieces(const struct fl_tcp_req *req, struct iovec *out, uint32_t
     return nr;
 }
 
-static void copy_pieces(const struct fl_tcp_req *req, uint8_t *flat, bool to_pieces)
+static void copy_pieces(const struct fl_request *req, uint8_t *flat, bool to_pieces)
 {
     size_t left = req->data_len, skip = req->iov_skip;
 
@@ -87,7 +87,7 @@ static void copy_pieces(const struct fl_tcp_req *req, uint8_t *flat, bool to_pie
 }
 
 /* Data in the capsule: gathered by the SEND from where it lies. False: not so, describe it. */
-static bool put_in_capsule(struct fl_rdma_host *h, struct fl_tcp_req *req, struct ibv_sge *sge,
+static bool put_in_capsule(struct fl_rdma_host *h, struct fl_request *req, struct ibv_sge *sge,
                            uint32_t *nr_sge)
 {
     struct iovec iov[SGE_MAX - 1];
@@ -113,7 +113,7 @@ static bool put_in_capsule(struct fl_rdma_host *h, struct fl_tcp_req *req, struc
 
 static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
-    struct fl_tcp_req *req = slot->req;
+    struct fl_request *req = slot->req;
     struct iovec iov;
     struct ibv_mr *mr;
 
@@ -134,7 +134,7 @@ static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 
 static void send_capsule(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
-    struct fl_tcp_req *req = slot->req;
+    struct fl_request *req = slot->req;
     struct ibv_sge sge[SGE_MAX];
     uint32_t nr_sge = 1;
     struct ibv_send_wr *bad, wr = {.wr_id = WR_SIGNAL, .sg_list = sge, .opcode = IBV_WR_SEND};
@@ -167,11 +167,11 @@ static void send_capsule(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
         fl_rdma_host_broken(h, -EIO, "a command could not be posted");
 }
 
-void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_tcp_req *req)
+void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_request *req)
 {
     struct fl_rdma_host_slot *slot = &h->slots[req->slot];
 
-    req->state = FL_TCP_REQ_SENT;
+    req->state = FL_REQUEST_SENT;
     req->cid = (uint16_t)((uint32_t)slot->generation++ << h->slot_bits | req->slot);
     req->pdu.sqe.cid = le16_of(req->cid);
     slot->answered = slot->sending = false;
@@ -183,7 +183,7 @@ void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_tcp_req *req)
 
 static void finish(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
-    struct fl_tcp_req *req = slot->req;
+    struct fl_request *req = slot->req;
 
     if (!slot->answered || slot->sending)
         return;
@@ -191,7 +191,7 @@ static void finish(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
         copy_pieces(req, slot->bounce, true);
     if (slot->own || slot->bounce)
         end_data(h, slot);
-    req->state = FL_TCP_REQ_IDLE;
+    req->state = FL_REQUEST_IDLE;
     h->options.done(h->options.user, req);
 }
 
@@ -206,7 +206,7 @@ static int take_response(struct fl_rdma_host *h, uint32_t recv, uint32_t len)
 
     if (len != sizeof(cqe))
         return fl_rdma_host_broken(h, -EPROTO, "the target sent a response that is not 16 bytes long");
-    if (!slot || !slot->req || slot->req->state != FL_TCP_REQ_SENT || slot->req->cid != cid || slot->answered)
+    if (!slot || !slot->req || slot->req->state != FL_REQUEST_SENT || slot->req->cid != cid || slot->answered)
         return fl_rdma_host_broken(h, -EPROTO, "the target answered a command that was not sent");
     if (fl_rdma_host_post_recv(h, recv) < 0)
         return h->err.code;
@@ -219,7 +219,7 @@ static int take_response(struct fl_rdma_host *h, uint32_t recv, uint32_t len)
 static void pump(struct fl_rdma_host *h)
 {
     while (h->nr_sends < h->sends_max && !fl_list_empty(&h->tx_wait) && !h->err.code) {
-        struct fl_tcp_req *req = FL_LIST_ENTRY(fl_list_pop(&h->tx_wait), struct fl_tcp_req, link);
+        struct fl_request *req = FL_LIST_ENTRY(fl_list_pop(&h->tx_wait), struct fl_request, link);
 
         fl_list_init(&req->link);
         send_capsule(h, &h->slots[req->slot]);
@@ -308,7 +308,7 @@ void fl_rdma_host_end_requests(struct fl_rdma_host *h)
     for (uint32_t i = 0; h->slots && i < h->options.nr_reqs; i++) {
         end_data(h, &h->slots[i]);
         if (h->slots[i].req) {
-            h->slots[i].req->state = FL_TCP_REQ_IDLE;
+            h->slots[i].req->state = FL_REQUEST_IDLE;
             fl_list_init(&h->slots[i].req->link);
         }
     }

@@ -21,13 +21,13 @@ struct bed {
     struct fl_addr addr;
     struct script script;
     struct fl_rdma_host *host;
-    struct fl_tcp_req reqs[NR_REQS];
+    struct fl_request reqs[NR_REQS];
     struct iovec iov[NR_REQS][3];
     uint8_t *buf; /* shared memory, registered once */
     int nr_done;
 };
 
-static void done(void *user, struct fl_tcp_req *req)
+static void done(void *user, struct fl_request *req)
 {
     struct bed *bed = user;
 
@@ -105,10 +105,10 @@ static void bed_free(struct bed *bed)
     fl_shared_free(bed->buf, 2 * BUF_LEN);
 }
 
-static struct fl_tcp_req *request(struct bed *bed, int i, uint8_t opcode, uint32_t what, void *data,
+static struct fl_request *request(struct bed *bed, int i, uint8_t opcode, uint32_t what, void *data,
                                   uint32_t len)
 {
-    struct fl_tcp_req *req = &bed->reqs[i];
+    struct fl_request *req = &bed->reqs[i];
 
     req->pdu.sqe.opcode = opcode;
     req->pdu.sqe.cdw10 = le32_of(what);
@@ -123,10 +123,10 @@ static struct fl_tcp_req *request(struct bed *bed, int i, uint8_t opcode, uint32
     return req;
 }
 
-static fl_nvme_status finish(struct bed *bed, struct fl_tcp_req *req)
+static fl_nvme_status finish(struct bed *bed, struct fl_request *req)
 {
     fl_rdma_host_submit(bed->host, req);
-    TURN_UNTIL(bed, req->state == FL_TCP_REQ_IDLE);
+    TURN_UNTIL(bed, req->state == FL_REQUEST_IDLE);
     return fl_nvme_cqe_status(&req->cqe);
 }
 
@@ -164,7 +164,7 @@ static void reads_and_writes(void **state)
 static void pieces(void **state)
 {
     struct bed bed;
-    struct fl_tcp_req *req;
+    struct fl_request *req;
 
     bed_listen(&bed);
     bed_connect(&bed, 1);
@@ -228,7 +228,7 @@ static void host_goes(void **state)
         fl_rdma_host_destroy(bed.host);
         bed.host = NULL;
         for (int k = 0; k < 4; k++)
-            assert_int_equal(bed.reqs[k].state, FL_TCP_REQ_IDLE);
+            assert_int_equal(bed.reqs[k].state, FL_REQUEST_IDLE);
         TURN_UNTIL(&bed, bed.script.nr_broken == 1);
         while (script_go(&bed.script))
             ;
@@ -274,7 +274,7 @@ static void target_closes(void **state)
 static void wrong_memory(void **state)
 {
     struct bed bed;
-    struct fl_tcp_req *req;
+    struct fl_request *req;
 
     bed_listen(&bed);
     bed_connect(&bed, 1);

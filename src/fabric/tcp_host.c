@@ -29,26 +29,26 @@ static int fault_set(struct fl_tcp_fault *fault, enum fl_tcp_fes fes, uint32_t o
  * The request that an identifier names. A free slot or an old generation means that the controller answers
  * twice (a response after SUCCESS, say): a PDU out of sequence.
  */
-static struct fl_tcp_req *find_req(struct fl_tcp_host *h, uint16_t cid, uint32_t offset,
+static struct fl_request *find_req(struct fl_tcp_host *h, uint16_t cid, uint32_t offset,
                                    struct fl_tcp_fault *fault)
 {
     uint16_t slot = cid & h->slot_mask;
-    struct fl_tcp_req *req = slot < h->nr_reqs ? h->reqs[slot] : NULL;
+    struct fl_request *req = slot < h->nr_reqs ? h->reqs[slot] : NULL;
 
-    if (fl_likely(req && req->state == FL_TCP_REQ_SENT && req->cid == cid))
+    if (fl_likely(req && req->state == FL_REQUEST_SENT && req->cid == cid))
         return req;
     fault_set(fault, req ? FL_TCP_FES_SEQUENCE : FL_TCP_FES_HEADER, offset);
     return NULL;
 }
 
-static void finish(struct fl_tcp_host *h, struct fl_tcp_req *req)
+static void finish(struct fl_tcp_host *h, struct fl_request *req)
 {
-    req->state = FL_TCP_REQ_IDLE;
+    req->state = FL_REQUEST_IDLE;
     h->nr_sent--;
     h->ops->done(h, req);
 }
 
-static void answered(struct fl_tcp_host *h, struct fl_tcp_req *req)
+static void answered(struct fl_tcp_host *h, struct fl_request *req)
 {
     /* A data digest error fails this command alone, and it may be sent again (transport
      * specification 3.3.1.2.2). The same for success without all of the data: nothing that a caller could
@@ -60,14 +60,14 @@ static void answered(struct fl_tcp_host *h, struct fl_tcp_req *req)
         fl_list_del(&req->link);
     }
     if (fl_unlikely(req->nr_tx))
-        req->state = FL_TCP_REQ_ANSWERED;
+        req->state = FL_REQUEST_ANSWERED;
     else
         finish(h, req);
 }
 
 static int on_response(struct fl_tcp_host *h, const struct fl_tcp_resp *pdu, struct fl_tcp_fault *fault)
 {
-    struct fl_tcp_req *req = find_req(h, le16_get(pdu->cqe.cid), 20, fault);
+    struct fl_request *req = find_req(h, le16_get(pdu->cqe.cid), 20, fault);
 
     if (!req)
         return -EPROTO;
@@ -79,7 +79,7 @@ static int on_response(struct fl_tcp_host *h, const struct fl_tcp_resp *pdu, str
 static int on_data(struct fl_tcp_host *h, const struct fl_tcp_data *pdu, uint32_t data_len,
                    struct fl_tcp_fault *fault)
 {
-    struct fl_tcp_req *req = find_req(h, le16_get(pdu->cccid), 8, fault);
+    struct fl_request *req = find_req(h, le16_get(pdu->cccid), 8, fault);
 
     if (!req || fl_tcp_data_check(pdu, fault) < 0)
         return -EPROTO;
@@ -98,7 +98,7 @@ static int on_data(struct fl_tcp_host *h, const struct fl_tcp_data *pdu, uint32_
 
 static int on_r2t(struct fl_tcp_host *h, const struct fl_tcp_r2t *pdu, struct fl_tcp_fault *fault)
 {
-    struct fl_tcp_req *req = find_req(h, le16_get(pdu->cccid), 8, fault);
+    struct fl_request *req = find_req(h, le16_get(pdu->cccid), 8, fault);
     uint32_t off = le32_get(pdu->r2to), len = le32_get(pdu->r2tl);
 
     if (!req || fl_tcp_r2t_check(pdu, fault) < 0)
@@ -106,10 +106,10 @@ static int on_r2t(struct fl_tcp_host *h, const struct fl_tcp_r2t *pdu, struct fl
     /* In-capsule data has its data_done at the end from the start, so an R2T for it ends here, too. */
     if (req->to_host || !fl_range_fits(off, len, req->data_len) || len > req->data_len - req->data_done)
         return fault_set(fault, FL_TCP_FES_RANGE, 12);
-    if (req->nr_r2t == FL_TCP_HOST_NR_R2T)
+    if (req->nr_r2t == FL_REQUEST_NR_R2T)
         return fault_set(fault, FL_TCP_FES_LIMIT, 0);
     req->data_done += len;
-    req->r2t[req->nr_r2t] = (struct fl_tcp_r2t_todo){.ttag = le16_get(pdu->ttag), .off = off, .left = len};
+    req->r2t[req->nr_r2t] = (struct fl_request_r2t){.ttag = le16_get(pdu->ttag), .off = off, .left = len};
     if (!req->nr_r2t++)
         fl_list_add_tail(&h->tx_wait, &req->link);
     return 0;
@@ -166,7 +166,7 @@ static int payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const v
                    struct fl_tcp_fault *fault)
 {
     struct fl_tcp_host *h = host_of(s);
-    struct fl_tcp_req *req;
+    struct fl_request *req;
 
     if (fl_unlikely(pdu->hdr.type != FL_TCP_C2H_DATA))
         return 0;
@@ -182,7 +182,7 @@ static int payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const v
 }
 
 /* All of a read's data and its end have come, as a guess had it. */
-void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_tcp_req *req, uint32_t plen)
+void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_request *req, uint32_t plen)
 {
     h->stream.rx_len += plen;
     h->stream.nr_rx_pdus++;
@@ -194,7 +194,7 @@ void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_tcp_req *req, uint3
 /* ---- to the controller ---- */
 
 /* A PDU with len bytes of req's data from off on. */
-static void send_data(struct fl_tcp_host *h, struct fl_tcp_req *req, union fl_tcp_pdu *pdu, uint32_t hlen,
+static void send_data(struct fl_tcp_host *h, struct fl_request *req, union fl_tcp_pdu *pdu, uint32_t hlen,
                       uint32_t off, uint32_t len, void *token)
 {
     size_t skip = req->iov_skip + off;
@@ -209,19 +209,19 @@ static void send_data(struct fl_tcp_host *h, struct fl_tcp_req *req, union fl_tc
 static void sent(struct fl_tcp_stream *s, void *token)
 {
     struct fl_tcp_host *h = host_of(s);
-    struct fl_tcp_req *req = (struct fl_tcp_req *)((uintptr_t)token & ~(uintptr_t)TOKEN_H2C);
+    struct fl_request *req = (struct fl_request *)((uintptr_t)token & ~(uintptr_t)TOKEN_H2C);
 
     if ((uintptr_t)token & TOKEN_H2C)
         h->nr_h2c--;
-    if (!--req->nr_tx && req->state == FL_TCP_REQ_ANSWERED)
+    if (!--req->nr_tx && req->state == FL_REQUEST_ANSWERED)
         finish(h, req);
 }
 
 void fl_tcp_host_pump_slow(struct fl_tcp_host *h)
 {
     while (!fl_list_empty(&h->tx_wait) && h->nr_h2c < H2C_WINDOW) {
-        struct fl_tcp_req *req = FL_LIST_ENTRY(h->tx_wait.next, struct fl_tcp_req, link);
-        struct fl_tcp_r2t_todo *todo = &req->r2t[0];
+        struct fl_request *req = FL_LIST_ENTRY(h->tx_wait.next, struct fl_request, link);
+        struct fl_request_r2t *todo = &req->r2t[0];
         uint32_t len = FL_MIN(todo->left, h->agreed.maxh2cdata);
         uint32_t off = todo->off;
         union fl_tcp_pdu pdu;
@@ -247,7 +247,7 @@ void fl_tcp_host_pump_slow(struct fl_tcp_host *h)
     }
 }
 
-static void next_cid(struct fl_tcp_host *h, struct fl_tcp_req *req)
+static void next_cid(struct fl_tcp_host *h, struct fl_request *req)
 {
     do
         req->cid = (uint16_t)(req->cid + (1u << h->slot_bits));
@@ -261,14 +261,14 @@ static void set_sgl(struct fl_nvme_sgl *sgl, uint8_t type, uint32_t len)
     sgl->type = type;
 }
 
-void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_tcp_req *req)
+void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_request *req)
 {
     uint32_t len = req->data_len;
 
-    assert(req->state == FL_TCP_REQ_IDLE && h->ready);
+    assert(req->state == FL_REQUEST_IDLE && h->ready);
     next_cid(h, req);
     req->pdu.hdr.flags = 0; /* the stream adds to them */
-    req->state = FL_TCP_REQ_SENT;
+    req->state = FL_REQUEST_SENT;
     req->digest_bad = false;
     req->data_done = 0;
     h->nr_sent++;
@@ -289,13 +289,13 @@ void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_tcp_req *req)
     fl_tcp_stream_send(&h->stream, (union fl_tcp_pdu *)&req->pdu, sizeof(req->pdu), NULL, 0, NULL);
 }
 
-void fl_tcp_host_bind(struct fl_tcp_host *h, struct fl_tcp_req *req, uint32_t slot)
+void fl_tcp_host_bind(struct fl_tcp_host *h, struct fl_request *req, uint32_t slot)
 {
     assert(slot < h->nr_reqs);
     h->reqs[slot] = req;
     req->slot = (uint16_t)slot;
     req->cid = (uint16_t)slot;
-    req->state = FL_TCP_REQ_IDLE;
+    req->state = FL_REQUEST_IDLE;
     req->nr_tx = 0;
     req->nr_r2t = 0;
     fl_list_init(&req->link);
@@ -342,16 +342,14 @@ int fl_tcp_host_init(struct fl_tcp_host *h, const struct fl_tcp_host_ops *ops,
 {
     int r;
 
-    assert(options->nr_reqs && options->nr_reqs <= FL_TCP_HOST_MAX_REQS);
+    assert(options->nr_reqs && options->nr_reqs <= FL_REQUESTS_MAX);
     *h = (struct fl_tcp_host){.ops = ops, .nr_reqs = options->nr_reqs, .capsule_len = FL_TCP_ADMIN_DATA_LEN};
     fl_list_init(&h->tx_wait);
     while (1u << h->slot_bits < h->nr_reqs)
         h->slot_bits++;
     h->slot_mask = (uint16_t)((1u << h->slot_bits) - 1);
-    h->asked = (struct fl_tcp_ic){.hdgst = options->hdgst,
-                                  .ddgst = options->ddgst,
-                                  .pda = FL_TCP_PDA_MIN,
-                                  .nr_r2t = FL_TCP_HOST_NR_R2T};
+    h->asked = (struct fl_tcp_ic){
+        .hdgst = options->hdgst, .ddgst = options->ddgst, .pda = FL_TCP_PDA_MIN, .nr_r2t = FL_REQUEST_NR_R2T};
     h->reqs = calloc(h->nr_reqs, sizeof(h->reqs[0]));
     if (!h->reqs)
         return -ENOMEM;
@@ -378,7 +376,7 @@ void fl_tcp_host_fini(struct fl_tcp_host *h)
         return;
     for (uint32_t i = 0; i < h->nr_reqs; i++)
         if (h->reqs[i])
-            h->reqs[i]->state = FL_TCP_REQ_IDLE; /* so that sent() finishes none */
+            h->reqs[i]->state = FL_REQUEST_IDLE; /* so that sent() finishes none */
     fl_tcp_stream_fini(&h->stream);
     fl_tcp_guess_fini(h);
     for (uint32_t i = 0; i < h->nr_reqs; i++) {

@@ -4,7 +4,7 @@
  * in, R2T answered. Whoever drives it moves the bytes of `stream` (see tcp_stream.h) and calls
  * fl_tcp_host_pump before sending.
  *
- * A request is the owner's memory and has a slot of its own, for good. Its command identifier is the slot's
+ * The command identifier of a request (request.h) is its slot's
  * number and a generation, so that an answer to an earlier use of the slot is recognised as stale.
  */
 #ifndef FL_FABRIC_TCP_HOST_H
@@ -17,53 +17,18 @@
 #include <farlane/error.h>
 
 #include "base/list.h"
+#include "fabric/request.h"
 #include "fabric/tcp_stream.h"
 #include "wire/nvme.h"
 #include "wire/nvme_tcp.h"
 
-#define FL_TCP_HOST_MAX_REQS 4096 /* slots; leaves 4 bits of generation in a command identifier */
-#define FL_TCP_HOST_NR_R2T   4    /* R2Ts per command that we allow the controller at a time */
-
 struct fl_tcp_host;
-
-enum fl_tcp_req_state {
-    FL_TCP_REQ_IDLE,
-    FL_TCP_REQ_SENT,     /* the controller has it, or will */
-    FL_TCP_REQ_ANSWERED, /* answered, but bytes of its data still wait to be sent: the buffer isn't free yet
-                          */
-};
-
-struct fl_tcp_req {
-    struct fl_tcp_cmd pdu; /* the owner fills in pdu.sqe, apart from flags, cid and SGL */
-
-    /* The data: data_len bytes from byte iov_skip of iov on. In place until done(). */
-    const struct iovec *iov;
-    uint32_t nr_iov;
-    uint32_t data_len; /* 0: none */
-    size_t iov_skip;
-    bool to_host;
-
-    struct fl_nvme_cqe cqe; /* the answer */
-
-    /* private */
-    uint8_t state; /* enum fl_tcp_req_state */
-    bool digest_bad;
-    uint8_t nr_r2t; /* in r2t[], oldest first */
-    uint16_t slot, cid;
-    uint32_t nr_tx;      /* references to our data in the stream */
-    uint32_t data_done;  /* to host: bytes received; to controller: bytes that R2Ts have asked for */
-    struct fl_list link; /* on host->tx_wait while nr_r2t is not 0 */
-    struct fl_tcp_r2t_todo {
-        uint16_t ttag;
-        uint32_t off, left;
-    } r2t[FL_TCP_HOST_NR_R2T];
-};
 
 struct fl_tcp_host_ops {
     /* ICResp has come; what was agreed stands in host. Commands may be submitted from now on. */
     void (*ready)(struct fl_tcp_host *host);
     /* req->cqe is set, the engine is done with req. May submit again, this one too. */
-    void (*done)(struct fl_tcp_host *host, struct fl_tcp_req *req);
+    void (*done)(struct fl_tcp_host *host, struct fl_request *req);
 };
 
 #define FL_TCP_HOST_MAX_GUESS 32
@@ -78,14 +43,14 @@ struct fl_tcp_guess {
         direct; /* of the last fl_tcp_host_rx_iov: entries, and bytes before them that are no guess */
     uint8_t *buf;
     struct fl_tcp_expected {
-        struct fl_tcp_req *req;
+        struct fl_request *req;
         struct fl_tcp_data came;
     } expected[FL_TCP_HOST_MAX_GUESS];
 };
 
 struct fl_tcp_host_options {
     bool hdgst, ddgst;     /* digests asked for */
-    uint32_t nr_reqs;      /* slots, at most FL_TCP_HOST_MAX_REQS */
+    uint32_t nr_reqs;      /* slots, at most FL_REQUESTS_MAX */
     uint32_t max_data_len; /* largest data of one command */
     uint32_t rx_cap;       /* receive buffer; 0: default */
     bool guess;            /* for queues with many small reads */
@@ -94,7 +59,7 @@ struct fl_tcp_host_options {
 struct fl_tcp_host {
     const struct fl_tcp_host_ops *ops;
     struct fl_tcp_stream stream;
-    struct fl_tcp_req **reqs; /* by slot */
+    struct fl_request **reqs; /* by slot */
     uint32_t nr_reqs;
     uint16_t slot_mask; /* bits of a command identifier that are the slot */
     uint8_t slot_bits;
@@ -119,8 +84,8 @@ void fl_tcp_host_fini(struct fl_tcp_host *host);
 void fl_tcp_host_start(struct fl_tcp_host *host);
 
 /* req gets a slot for as long as host lives; what never changes in its PDU is set. */
-void fl_tcp_host_bind(struct fl_tcp_host *host, struct fl_tcp_req *req, uint32_t slot);
-void fl_tcp_host_submit(struct fl_tcp_host *host, struct fl_tcp_req *req);
+void fl_tcp_host_bind(struct fl_tcp_host *host, struct fl_request *req, uint32_t slot);
+void fl_tcp_host_submit(struct fl_tcp_host *host, struct fl_request *req);
 
 /* Where to receive to, in place of fl_tcp_stream_rx_iov. */
 int fl_tcp_host_rx_iov(struct fl_tcp_host *host, struct iovec *iov, int max);
@@ -132,7 +97,7 @@ int fl_tcp_host_rx_done(struct fl_tcp_host *host, size_t n);
 int fl_tcp_guess_init(struct fl_tcp_host *host);
 void fl_tcp_guess_fini(struct fl_tcp_host *host);
 int fl_tcp_guess_rx_done(struct fl_tcp_host *host, size_t n);
-void fl_tcp_host_read_ended(struct fl_tcp_host *host, struct fl_tcp_req *req, uint32_t plen);
+void fl_tcp_host_read_ended(struct fl_tcp_host *host, struct fl_request *req, uint32_t plen);
 
 /* Answers R2Ts as far as the stream has room. Call before sending. */
 void fl_tcp_host_pump_slow(struct fl_tcp_host *host);

@@ -53,14 +53,14 @@ void fl_tcp_guess_fini(struct fl_tcp_host *h)
 }
 
 /* The read that an entry of the order stands for, if nothing of its answer has come yet. */
-static struct fl_tcp_req *waiting_read(const struct fl_tcp_host *h, uint16_t cid)
+static struct fl_request *waiting_read(const struct fl_tcp_host *h, uint16_t cid)
 {
-    struct fl_tcp_req *req = h->reqs[cid & h->slot_mask];
+    struct fl_request *req = h->reqs[cid & h->slot_mask];
 
-    return req->cid == cid && req->state == FL_TCP_REQ_SENT && !req->data_done ? req : NULL;
+    return req->cid == cid && req->state == FL_REQUEST_SENT && !req->data_done ? req : NULL;
 }
 
-static void expect(struct fl_tcp_guess *g, struct fl_tcp_req *req, struct iovec *iov)
+static void expect(struct fl_tcp_guess *g, struct fl_request *req, struct iovec *iov)
 {
     struct fl_tcp_expected *e = &g->expected[g->nr++];
 
@@ -117,7 +117,7 @@ int fl_tcp_host_rx_iov(struct fl_tcp_host *h, struct iovec *iov, int max)
         return n;
     g->direct = n == 2 ? h->stream.pdu_left : 0;
     for (uint32_t i = g->head; i != g->tail && g->nr < g->max && at + 2 <= max && steps++ < MAX_STEPS; i++) {
-        struct fl_tcp_req *req = waiting_read(h, g->order[i & g->mask]);
+        struct fl_request *req = waiting_read(h, g->order[i & g->mask]);
 
         if (!req) {
             if (i == g->head)

@@ -17,7 +17,7 @@
 
 struct fix {
     struct fl_tcp_host h;
-    struct fl_tcp_req req[NR_REQS];
+    struct fl_request req[NR_REQS];
     struct iovec iov[NR_REQS][8];
     uint8_t *buf[NR_REQS];
     int nr_done[NR_REQS];
@@ -35,7 +35,7 @@ static void ready(struct fl_tcp_host *h)
     FL_CONTAINER_OF(h, struct fix, h)->nr_ready++;
 }
 
-static void done(struct fl_tcp_host *h, struct fl_tcp_req *req)
+static void done(struct fl_tcp_host *h, struct fl_request *req)
 {
     FL_CONTAINER_OF(h, struct fix, h)->nr_done[req->slot]++;
 }
@@ -185,7 +185,7 @@ static void destroy(struct fix *f)
 /* Submits len bytes of slot's buffer, in nr pieces. Returns the command identifier. */
 static uint16_t submit(struct fix *f, uint32_t slot, bool to_host, uint32_t len, uint32_t nr)
 {
-    struct fl_tcp_req *req = &f->req[slot];
+    struct fl_request *req = &f->req[slot];
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < nr; i++) {
@@ -698,7 +698,7 @@ static size_t r2t_too_many(struct fix *f, uint8_t *out, uint16_t rd, uint16_t wr
 {
     size_t n = 0;
 
-    for (uint16_t i = 0; i < FL_TCP_HOST_NR_R2T + 1; i++)
+    for (uint16_t i = 0; i < FL_REQUEST_NR_R2T + 1; i++)
         n += make_r2t(f, out + n, wr, i, i * 512u, 512);
     return n;
 }

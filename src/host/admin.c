@@ -12,7 +12,7 @@
 
 #define AGAIN_MS 20 /* between two looks at CSTS */
 
-static void clear_sqe(struct fl_tcp_req *req)
+static void clear_sqe(struct fl_request *req)
 {
     req->pdu.sqe = (struct fl_nvme_sqe){.flags = FL_NVME_CMD_PSDT_SGL};
     req->data_len = 0;
@@ -28,7 +28,7 @@ void fl_admin_bind(struct fl_remote *r)
 
 static void send_step(struct fl_remote *r)
 {
-    struct fl_tcp_req *req = &r->reqs[FL_ADMIN_SEQ];
+    struct fl_request *req = &r->reqs[FL_ADMIN_SEQ];
 
     while (r->step->what && r->step->skip && r->step->skip(r))
         r->step++;
@@ -92,7 +92,7 @@ static void refreshed(struct fl_remote *r);
 
 static void send_event_request(struct fl_remote *r)
 {
-    struct fl_tcp_req *req = &r->reqs[FL_ADMIN_EVENT];
+    struct fl_request *req = &r->reqs[FL_ADMIN_EVENT];
 
     clear_sqe(req);
     req->pdu.sqe.opcode = FL_NVME_ADM_ASYNC_EVENT;
@@ -152,7 +152,7 @@ static void event_came(struct fl_remote *r, const struct fl_nvme_cqe *cqe)
 
 static void send_keep_alive(struct fl_remote *r, uint64_t now_ns)
 {
-    struct fl_tcp_req *req = &r->reqs[FL_ADMIN_KEEP_ALIVE];
+    struct fl_request *req = &r->reqs[FL_ADMIN_KEEP_ALIVE];
 
     clear_sqe(req);
     req->pdu.sqe.opcode = FL_NVME_ADM_KEEP_ALIVE;
@@ -194,7 +194,7 @@ static void end_call(struct fl_admin_call *call, int code)
 
 static void send_call(struct fl_remote *r, uint32_t slot, struct fl_admin_call *call)
 {
-    struct fl_tcp_req *req = &r->reqs[slot];
+    struct fl_request *req = &r->reqs[slot];
 
     r->calls[slot] = call;
     req->pdu.sqe = *call->sqe;
@@ -279,7 +279,7 @@ int fl_admin_call(struct fl_remote *r, const struct fl_nvme_sqe *sqe, void *data
 
 /* ---- answers ---- */
 
-static void answered(struct fl_link *link, struct fl_tcp_req *req)
+static void answered(struct fl_link *link, struct fl_request *req)
 {
     struct fl_remote *r = FL_CONTAINER_OF(link, struct fl_remote, link);
 

@@ -429,7 +429,7 @@ void fl_remote_start_close(struct fl_msg *msg)
     r->phase = FL_PHASE_CLOSING;
     r->attempt_deadline_ns = fl_now_ns() + ms_ns(CLOSE_MS);
     fl_admin_cut(r, -ECANCELED);
-    if (r->reqs[FL_ADMIN_SEQ].state != FL_TCP_REQ_IDLE) { /* in the middle of a refresh */
+    if (r->reqs[FL_ADMIN_SEQ].state != FL_REQUEST_IDLE) { /* in the middle of a refresh */
         closed(r);
         return;
     }

@@ -148,7 +148,7 @@ static int refused(struct fl_link *l, fl_nvme_status status)
 
 static const struct fl_tcp_host_ops ready_ops;
 
-static void connected(struct fl_link *l, struct fl_tcp_req *req)
+static void connected(struct fl_link *l, struct fl_request *req)
 {
     fl_nvme_status status = fl_nvme_cqe_status(&req->cqe);
 
@@ -169,12 +169,12 @@ static void connected(struct fl_link *l, struct fl_tcp_req *req)
     l->state = FL_LINK_READY;
 }
 
-static void connect_done(struct fl_tcp_host *host, struct fl_tcp_req *req)
+static void connect_done(struct fl_tcp_host *host, struct fl_request *req)
 {
     connected(link_of(host), req);
 }
 
-static void owners_done(struct fl_tcp_host *host, struct fl_tcp_req *req)
+static void owners_done(struct fl_tcp_host *host, struct fl_request *req)
 {
     struct fl_link *l = link_of(host);
 
@@ -183,7 +183,7 @@ static void owners_done(struct fl_tcp_host *host, struct fl_tcp_req *req)
 
 static const struct fl_tcp_host_ops ready_ops = {.done = owners_done};
 
-static void rdma_done(void *user, struct fl_tcp_req *req)
+static void rdma_done(void *user, struct fl_request *req)
 {
     struct fl_link *l = user;
 
@@ -212,7 +212,7 @@ static void prepare_connect(struct fl_link *l, const struct fl_link_options *o)
 {
     struct fl_nvmf_connect_cmd *cmd = (struct fl_nvmf_connect_cmd *)&l->connect_req.pdu.sqe;
 
-    l->connect_req = (struct fl_tcp_req){
+    l->connect_req = (struct fl_request){
         .iov = &l->connect_iov, .nr_iov = 1, .data_len = sizeof(l->connect_data)};
     l->connect_iov = (struct iovec){&l->connect_data, sizeof(l->connect_data)};
     fl_link_bind(l, &l->connect_req, o->nr_reqs);

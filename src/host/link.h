@@ -47,7 +47,7 @@ struct fl_link;
 
 struct fl_link_ops {
     /* READY, and req->cqe is set: the link is done with req. May submit again, this one too. */
-    void (*done)(struct fl_link *link, struct fl_tcp_req *req);
+    void (*done)(struct fl_link *link, struct fl_request *req);
 };
 
 struct fl_link {
@@ -63,7 +63,7 @@ struct fl_link {
     uint32_t timeout_ms, capsule_len;
     uint16_t cntlid;      /* the controller's answer to Connect */
     uint16_t nvme_status; /* Connect was refused with it */
-    struct fl_tcp_req connect_req;
+    struct fl_request connect_req;
     struct fl_nvmf_connect_data connect_data;
     struct iovec connect_iov;
     struct fl_error err; /* why it broke */
@@ -79,14 +79,14 @@ int fl_link_io(struct fl_link *link);
 /* READY: the sending half of it. A failure is not recorded: fl_link_io meets it again. */
 int fl_link_send(struct fl_link *link);
 /* READY: as fl_tcp_host_bind and fl_tcp_host_submit. */
-static inline void fl_link_bind(struct fl_link *link, struct fl_tcp_req *req, uint32_t slot)
+static inline void fl_link_bind(struct fl_link *link, struct fl_request *req, uint32_t slot)
 {
     if (link->rdma)
         fl_rdma_host_bind(link->rdma, req, slot);
     else
         fl_tcp_host_bind(&link->host, req, slot);
 }
-static inline void fl_link_submit(struct fl_link *link, struct fl_tcp_req *req)
+static inline void fl_link_submit(struct fl_link *link, struct fl_request *req)
 {
     if (link->rdma)
         fl_rdma_host_submit(link->rdma, req);

@@ -149,7 +149,7 @@ struct fl_remote {
     uint64_t attempt_deadline_ns; /* for the next answer; CLOSING: for all */
     uint64_t loss_deadline_ns, live_since_ns;
 
-    struct fl_tcp_req reqs[FL_ADMIN_NR];
+    struct fl_request reqs[FL_ADMIN_NR];
     struct fl_admin_call *calls[FL_ADMIN_NR]; /* by slot */
     struct fl_list calls_waiting;
     const struct fl_step *step; /* of the sequence in progress; NULL: none */

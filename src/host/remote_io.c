@@ -52,7 +52,7 @@ static void build_discard(const struct fl_remote_queue *q, struct fl_slot *slot,
 }
 
 /* The next len bytes of the caller's memory. */
-static void take_data(struct fl_rio *rio, struct fl_tcp_req *req, uint32_t len)
+static void take_data(struct fl_rio *rio, struct fl_request *req, uint32_t len)
 {
     req->iov = rio->iov;
     req->nr_iov = rio->nr_iov;
@@ -189,7 +189,7 @@ static void stop_io(struct fl_io *io, int code, fl_nvme_status status)
     fl_list_del(&rio->link);
 }
 
-static void answered(struct fl_link *link, struct fl_tcp_req *req)
+static void answered(struct fl_link *link, struct fl_request *req)
 {
     struct fl_remote_queue *q = FL_CONTAINER_OF(link, struct fl_remote_queue, link);
     struct fl_slot *slot = FL_CONTAINER_OF(req, struct fl_slot, req);

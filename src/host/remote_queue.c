@@ -371,7 +371,7 @@ static int register_queue(struct fl_remote_queue *q, uint32_t depth, struct fl_e
 {
     struct fl_remote *r = q->remote;
     const struct fl_remote_facts *f = &r->facts;
-    uint32_t qid, tried = 0, nr_slots = FL_MIN(depth, (uint32_t)FL_TCP_HOST_MAX_REQS - 1);
+    uint32_t qid, tried = 0, nr_slots = FL_MIN(depth, (uint32_t)FL_REQUESTS_MAX - 1);
 
     pthread_mutex_lock(&r->lock);
     qid = r->last_qid;

@@ -29,7 +29,7 @@ enum fl_slot_state {
 
 /* One command. */
 struct fl_slot {
-    struct fl_tcp_req req;
+    struct fl_request req;
     struct fl_io *io;
     uint8_t state; /* enum fl_slot_state */
     uint8_t age;   /* looks of the time-out since it went out */

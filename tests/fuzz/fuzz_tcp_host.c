@@ -20,7 +20,7 @@
 
 struct fix {
     struct fl_tcp_host h;
-    struct fl_tcp_req req[NR_REQS];
+    struct fl_request req[NR_REQS];
     struct iovec iov[NR_REQS][8];
     uint8_t *buf[NR_REQS]; /* of exactly LEN bytes, so that ASan sees the end */
     bool out[NR_REQS], many, small;
@@ -29,7 +29,7 @@ struct fix {
 
 static void submit(struct fix *f, uint32_t slot)
 {
-    struct fl_tcp_req *req = &f->req[slot];
+    struct fl_request *req = &f->req[slot];
     uint32_t nr = f->many ? 8 : 1, each = LEN / nr - (f->many ? 1 : 0);
 
     assert(!f->out[slot]);
@@ -44,7 +44,7 @@ static void submit(struct fix *f, uint32_t slot)
     fl_tcp_host_submit(&f->h, req);
 }
 
-static void done(struct fl_tcp_host *h, struct fl_tcp_req *req)
+static void done(struct fl_tcp_host *h, struct fl_request *req)
 {
     struct fix *f = FL_CONTAINER_OF(h, struct fix, h);
 
