@@ -22,8 +22,7 @@ void fl_histogram_merge(struct fl_histogram *to, const struct fl_histogram *from
         to->bucket[i] += from->bucket[i];
 }
 
-/* The middle of a bucket: off by half its width at most. */
-static uint64_t bucket_value(uint32_t i)
+uint64_t fl_histogram_bucket_value(uint32_t i)
 {
     uint32_t shift;
 
@@ -45,7 +44,7 @@ uint64_t fl_histogram_percentile(const struct fl_histogram *h, double percent)
     for (uint32_t i = 0; i < FL_HISTOGRAM_BUCKETS; i++) {
         seen += h->bucket[i];
         if (h->bucket[i] && seen >= rank)
-            return FL_MIN(FL_MAX(bucket_value(i), h->min), h->max);
+            return FL_MIN(FL_MAX(fl_histogram_bucket_value(i), h->min), h->max);
     }
     return h->max;
 }

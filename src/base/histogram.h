@@ -28,6 +28,8 @@ void fl_histogram_merge(struct fl_histogram *to, const struct fl_histogram *from
 /* The value that `percent` (0 to 100) of the records do not exceed; 0 when empty. */
 uint64_t fl_histogram_percentile(const struct fl_histogram *h, double percent);
 double fl_histogram_mean(const struct fl_histogram *h);
+/* The middle of a bucket: what its values are taken for, off by half its width at most. */
+uint64_t fl_histogram_bucket_value(uint32_t bucket);
 
 /* Values below 64 have a bucket each; above, the 6 bits after the leading one choose within the power of two.
  */

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench: its fields, its honesty, and what it checks."""
 import os
+import signal
 import subprocess
+import threading
 
 from farlane import *
 
@@ -27,6 +29,8 @@ def check(r):
     assert r["iops"] > 0 and abs(r["gb_per_s"] - r["iops"] * r["bs"] / 1e9) < 1e-3 * r["gb_per_s"] + 1e-9, r
     assert 0 < r["min_us"] <= r["p50_us"] <= r["p99_us"] <= r["p999_us"] <= r["p9999_us"] <= r["max_us"] * 1.01, r
     assert r["mean_us"] <= r["max_us"] and 0 < r["host_cores"] and 0 <= r["host_busy"] <= 1, r
+    if "rate" in r:
+        return
     # Little's law: what is in flight is the depth; on a busy machine a job may be kept from its CPU.
     in_flight = r["iops"] * r["mean_us"] / 1e6
     assert in_flight < 1.5 * r["depth"] * r["jobs"], (in_flight, r)
@@ -88,6 +92,89 @@ def test_verify_finds_wrong_data():
         run("write", s.url, "--offset", 777, "-q", input="wrong")
         out, err = p.communicate(timeout=PATIENCE)
         assert p.returncode == DIFFERENT and "wrong data at offset 512" in err, (p.returncode, err)
+
+
+def stopped_for(s, after, seconds):
+    """In the background: the target stands still, as in a failover."""
+    def work():
+        time.sleep(after)
+        os.kill(s.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(s.pid, signal.SIGCONT)
+    t = threading.Thread(target=work)
+    t.start()
+    return t
+
+
+def test_open_loop_counts_the_time_in_which_nothing_could_start():
+    """A target that stands still for 0.6 s of 2 s. One I/O at a time sees that once; users who go on arriving see it all that time."""
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        for more in (["--arrivals", "even"], ["--wait", "sleep"]):
+            t = stopped_for(s, 0.7, 0.6)
+            r = bench(s.url, "--depth", 1, "--seconds", 2, "--rate", 1000, *more)[0]
+            t.join()
+            check(r)
+            assert r["rate"] == 1000 and 1700 < r["reads"] < 2300, r
+            assert r["p99_us"] > 400e3 and r["mean_us"] > 50e3, r
+        t = stopped_for(s, 0.7, 0.6)
+        r = bench(s.url, "--depth", 1, "--seconds", 2)[0]
+        t.join()
+        assert r["p99_us"] < 400e3 and "rate" not in r, r
+
+
+def test_open_loop_says_that_it_fell_behind():
+    r = bench("ram:8M", "--depth", 4, "--rate", "500M")[0]
+    assert r["fell_behind"] is True and r["behind"] > 1000 and r["iops"] < 500e6, r
+    assert "did not follow" in run("bench", "ram:8M", "--depth", 4, "--rate", "500M", *SHORT).stdout
+
+
+def test_slo():
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        r = bench(s.url, "--depth", 8, "--slo", "p50:100000")[0]
+        slo = r["slo"]
+        assert slo["of"] == "p50" and slo["us"] <= 100000 and r["rate"] > 0 and not r["fell_behind"], r
+        assert slo["steps"][-1]["holds"] is True and slo["steps"][-1]["rate"] == r["rate"], slo
+        refused("bench", s.url, "--depth", 8, "--slo", "mean:0.001", *SHORT, status=FAILED, says=["mean at 0.001 us", "no rate"])
+
+
+def test_rounds_go_in_turn_and_are_saved_and_compared():
+    args = ["ram:8M", "null:8M", "--depth", "1,4", "--rounds", 3, "--seconds", 0.1, "--ramp", 0]
+    rs = json.loads(run("bench", *args, "--save", "old", "--json").stdout)
+    assert [(r["url"], r["depth"]) for r in rs] == [("ram:8M", 1), ("ram:8M", 4), ("null:8M", 1), ("null:8M", 4)], rs
+    for r in rs:
+        assert len(r["round_iops"]) == 3 and r["iops"] == sorted(r["round_iops"])[1] and r["seconds"] >= 0.3, r
+    assert "SPREAD" in run("bench", *args, "--save", "new").stdout
+    old = json.load(open("old"))
+    assert old["machine"]["cpus"] == os.cpu_count() and len(old["results"]) == 4, old
+    r = old["results"][0]
+    assert sum(n for _, n in r["histogram_us"]) == r["reads"], "the histogram is not all of the run"
+    said = run("bench", "--compare", "old", "new").stdout
+    assert said.count("randread") == 4 and "VERDICT" in said, said
+    # What is known to be different is told apart, in both directions; the noise is that of the rounds.
+    for r in old["results"]:
+        r["iops"] *= 100
+    json.dump(old, open("fast", "w"))
+    for files, verdict in ((("old", "fast"), "faster"), (("fast", "old"), "slower"), (("old", "old"), "same")):
+        said = run("bench", "--compare", *files).stdout
+        assert said.count(verdict) == 4, said
+    del old["results"][1:]
+    json.dump(old, open("one", "w"))
+    assert "1 of 1 and 4" in run("bench", "--compare", "one", "new").stdout
+    old["results"][0]["bs"] = 512
+    json.dump(old, open("other", "w"))
+    refused("bench", "--compare", "other", "new", status=NOT_FOUND, says=["no job in common"])
+    refused("bench", "--compare", "other", "missing", status=NOT_FOUND, says="missing")
+    make_file("rubbish", 1000)
+    refused("bench", "--compare", "rubbish", "new", status=FAILED, says="rubbish")
+    refused("bench", *args, "--save", "no/such/folder", status=NOT_FOUND, says="no/such/folder")
+
+
+def test_wrong_options():
+    for args, says in ((["--rate", "0"], "--rate 0"), (["--rate", "1q"], "50k"), (["--arrivals", "odd"], "poisson"), (["--slo", "p98:3"], "p99.9"),
+                       (["--slo", "p99"], "p99:200"), (["--slo", "p99:-1"], "p99:200"), (["--rounds", "0"], "--rounds"),
+                       (["--rate", "5", "--slo", "p50:1"], "--slo"), (["--rounds", "2", "--slo", "p50:1"], "--rounds")):
+        refused("bench", "null:1G", *args, status=USAGE, says=says)
+    refused("bench", "--compare", "one", status=USAGE, says="two files")
 
 
 def test_limits():

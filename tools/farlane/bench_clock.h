@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A clock that costs little: the CPU's own counter where it is steady. Runs measure its rate against
- * CLOCK_MONOTONIC. */
+/* A clock that costs little: the CPU's own counter where it is steady. Its rate is measured against
+ * CLOCK_MONOTONIC: by bench_clock_init for planning, and over each run for its result. */
 #ifndef FARLANE_BENCH_CLOCK_H
 #define FARLANE_BENCH_CLOCK_H
 
@@ -14,6 +14,7 @@
 #endif
 
 extern bool bench_clock_tsc; /* set by bench_clock_init */
+extern double bench_clock_ns_per_tick;
 void bench_clock_init(void);
 
 static inline uint64_t bench_ticks(void)

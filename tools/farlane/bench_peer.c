@@ -160,27 +160,29 @@ pid_t bench_peer_find(const char *text)
     return inode ? find_process(inode) : 0;
 }
 
-int64_t bench_peer_cpu_ns(pid_t pid)
+struct bench_cpu bench_peer_cpu(pid_t pid)
 {
+    struct bench_cpu sum = {-1, -1};
     char path[300];
-    int64_t sum = -1;
     struct dirent *e;
     DIR *dir;
 
     if (!pid)
-        return -1;
+        return sum;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     dir = opendir(path);
     while (dir && (e = readdir(dir))) {
-        long long ns;
+        long long ns, wait_ns;
         FILE *f;
 
         if (!isdigit((unsigned char)e->d_name[0]))
             continue;
         snprintf(path, sizeof(path), "/proc/%d/task/%.20s/schedstat", (int)pid, e->d_name);
         f = fopen(path, "re");
-        if (f && fscanf(f, "%lld", &ns) == 1)
-            sum = (sum < 0 ? 0 : sum) + ns;
+        if (f && fscanf(f, "%lld %lld", &ns, &wait_ns) == 2) {
+            sum.ns = FL_MAX(sum.ns, 0) + ns;
+            sum.wait_ns = FL_MAX(sum.wait_ns, 0) + wait_ns;
+        }
         if (f)
             fclose(f);
     }

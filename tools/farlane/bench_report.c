@@ -1,94 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
-#include "base/url.h"
 #include "base/util.h"
 #include "bench.h"
 #include "term.h"
-
-double bench_iops(const struct bench_result *r)
-{
-    return (double)(r->nr_reads + r->nr_writes) / r->seconds;
-}
-
-static double mean_us(const struct bench_result *r)
-{
-    return fl_histogram_mean(&r->latency) * r->ns_per_tick / 1e3;
-}
-
-static double percentile_us(const struct bench_result *r, double percent)
-{
-    return (double)fl_histogram_percentile(&r->latency, percent) * r->ns_per_tick / 1e3;
-}
-
-static double host_cores(const struct bench_result *r)
-{
-    return (double)r->host_cpu_ns / 1e9 / r->seconds;
-}
-
-static bool is_local_url(const char *url)
-{
-    return strncmp(url, "nvme+", 5) != 0;
-}
-
-/* Cores of the other end; a local namespace has none. Negative: not known. */
-static double target_cores(const struct bench_result *r)
-{
-    if (is_local_url(r->url))
-        return 0;
-    return r->target_cpu_ns < 0 ? -1 : (double)r->target_cpu_ns / 1e9 / r->seconds;
-}
-
-static double cores_per_miops(const struct bench_result *r)
-{
-    return (host_cores(r) + FL_MAX(target_cores(r), 0.0)) / bench_iops(r) * 1e6;
-}
-
-/* ---- JSON ---- */
-
-static json_t *number_or_null(double v)
-{
-    return v < 0 ? json_null() : json_real(v);
-}
-
-static json_t *result_json(const struct bench_spec *spec, const struct bench_result *r)
-{
-    const double iops = bench_iops(r);
-    json_t *json = json_pack("{s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I}", "url", r->url, "rw",
-                             spec->rw, "bs", (json_int_t)spec->block_len, "depth", (int)r->depth, "jobs",
-                             (int)r->nr_jobs, "seconds", r->seconds, "iops", iops, "gb_per_s",
-                             iops * (double)spec->block_len / 1e9, "reads", (json_int_t)r->nr_reads, "writes",
-                             (json_int_t)r->nr_writes);
-
-    json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mean_us", mean_us(r),
-                                           "min_us", (double)r->latency.min * r->ns_per_tick / 1e3, "p50_us",
-                                           percentile_us(r, 50), "p99_us", percentile_us(r, 99), "p999_us",
-                                           percentile_us(r, 99.9), "p9999_us", percentile_us(r, 99.99),
-                                           "max_us", (double)r->latency.max * r->ns_per_tick / 1e3));
-    json_object_update_new(json,
-                           json_pack("{s:f, s:f, s:o, s:o, s:f, s:b}", "host_cores", host_cores(r),
-                                     "host_busy", r->busy, "target_cores", number_or_null(target_cores(r)),
-                                     "target_pid", r->target_pid ? json_integer(r->target_pid) : json_null(),
-                                     "cores_per_miops", cores_per_miops(r), "verified", spec->verify));
-    return json;
-}
-
-void bench_report_json(const struct bench_spec *spec, struct bench_result *const *results, uint32_t nr)
-{
-    json_t *list = json_array();
-    uint32_t i;
-
-    for (i = 0; i < nr; i++)
-        json_array_append_new(list, result_json(spec, results[i]));
-    json_dumpf(list, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    putchar('\n');
-    json_decref(list);
-}
-
-/* ---- table ---- */
 
 /* URLs are long: each gets a letter. */
 static char letter_of(struct bench_result *const *results, uint32_t at)
@@ -113,33 +30,45 @@ static void cell_difference(struct table *t, double us)
     table_cell(t, size < 100 ? "%+.2f" : size < 10000 ? "%+.1f" : "%+.0f", us);
 }
 
+static void cell_iops(struct table *t, double iops)
+{
+    if (iops < 10000)
+        table_cell(t, "%.0f", iops);
+    else if (iops < 1e6)
+        table_cell(t, "%.1fk", iops / 1e3);
+    else
+        table_cell(t, "%.3fM", iops / 1e6);
+}
+
 static void add_row(struct table *t, const struct bench_spec *spec, const struct bench_result *r, char letter)
 {
     static const double percents[] = {50, 99, 99.9, 99.99};
-    const double iops = bench_iops(r), target = target_cores(r);
+    const double iops = bench_iops(r), target = bench_target_cores(r);
     size_t i;
 
     table_cell(t, "%c", letter);
     table_cell(t, "%u", r->depth);
     table_cell(t, "%u", r->nr_jobs);
-    table_cell(t,
-               iops < 10000 ? "%.0f"
-               : iops < 1e6 ? "%.1fk"
-                            : "%.3fM",
-               iops < 10000 ? iops
-               : iops < 1e6 ? iops / 1e3
-                            : iops / 1e6);
+    if (r->rate > 0)
+        cell_iops(t, r->rate);
+    else
+        table_cell(t, "-");
+    cell_iops(t, iops);
+    if (r->nr_rounds > 1)
+        table_cell(t, "+-%.0f%%", bench_spread(r) * 100);
+    else
+        table_cell(t, "-");
     table_cell(t, "%.3f", iops * (double)spec->block_len / 1e9);
-    cell_us(t, mean_us(r));
+    cell_us(t, bench_mean_us(r));
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
-        cell_us(t, percentile_us(r, percents[i]));
-    table_cell(t, "%.2f", host_cores(r));
+        cell_us(t, bench_percentile_us(r, percents[i]));
+    table_cell(t, "%.2f", bench_host_cores(r));
     table_cell(t, "%.0f%%", r->busy * 100);
     if (target < 0)
         table_cell(t, "?");
     else
         table_cell(t, "%.2f", target);
-    table_cell(t, "%.2f%s", cores_per_miops(r), target < 0 ? "+?" : "");
+    table_cell(t, "%.2f%s", bench_cores_per_miops(r), target < 0 ? "+?" : "");
 }
 
 /* What the fabric adds: differences of percentiles of equal jobs, the first URL being local and another one
@@ -153,11 +82,14 @@ static void add_difference(struct table *t, const struct bench_result *local,
     table_cell(t, "%c-A", letter);
     table_cell(t, "%u", remote->depth);
     table_cell(t, "%u", remote->nr_jobs);
+    table_cell(t, "%s", "");
     table_cell(t, "x%.2f", bench_iops(remote) / bench_iops(local));
     table_cell(t, "%s", "");
-    cell_difference(t, mean_us(remote) - mean_us(local));
+    table_cell(t, "%s", "");
+    cell_difference(t, bench_mean_us(remote) - bench_mean_us(local));
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
-        cell_difference(t, percentile_us(remote, percents[i]) - percentile_us(local, percents[i]));
+        cell_difference(t,
+                        bench_percentile_us(remote, percents[i]) - bench_percentile_us(local, percents[i]));
     for (i = 0; i < 4; i++)
         table_cell(t, "%s", "");
 }
@@ -171,42 +103,106 @@ static void print_legend(struct bench_result *const *results, uint32_t nr)
             printf("  %c = %s\n", letter_of(results, i), results[i]->url);
 }
 
-void bench_report_table(const struct bench_spec *spec, struct bench_result *const *results, uint32_t nr)
+static void print_head(const struct bench_plan *plan)
 {
-    char size[FL_SIZE_TEXT_LEN];
-    bool unknown = false, differences = false;
-    struct table t;
+    const struct bench_spec *spec = &plan->spec;
+    char size[FL_SIZE_TEXT_LEN], rounds[32] = "", name[16];
+
+    if (spec->nr_rounds > 1)
+        snprintf(rounds, sizeof(rounds), "%u rounds of ", spec->nr_rounds);
+    printf("%s of %s, %s%.3g s each after %.3g s of warming up%s\n", spec->rw,
+           fl_size_format(spec->block_len, size), rounds, spec->seconds, spec->ramp,
+           spec->verify ? ", each read checked" : "");
+    if (spec->slo.limit_us > 0)
+        printf("the highest rate at which %s is %g us or less, I/Os arriving %s\n",
+               bench_slo_name(&spec->slo, name), spec->slo.limit_us, spec->poisson ? "at random" : "evenly");
+    else if (spec->rate > 0)
+        printf("I/Os arriving %s at the rate asked for; latency counts from when each was due\n",
+               spec->poisson ? "at random" : "evenly");
+}
+
+static void note(const char *text)
+{
+    printf("%s%s%s\n", term_on(stdout, TERM_DIM), text, term_off(stdout));
+}
+
+static void warn_behind(const struct bench_plan *plan)
+{
+    uint32_t i;
+
+    for (i = 0; i < plan->nr_results; i++) {
+        const struct bench_result *r = plan->results[i];
+
+        if (bench_fell_behind(r))
+            printf("%s%c at depth %u, %u job%s: did not follow: %.0f of %.0f I/Os a second; its latency "
+                   "grows with the "
+                   "time measured.%s\n",
+                   term_on(stdout, TERM_YELLOW), letter_of(plan->results, i), r->depth, r->nr_jobs,
+                   r->nr_jobs == 1 ? "" : "s", bench_iops(r), r->rate, term_off(stdout));
+    }
+}
+
+static void warn_disturbed(const struct bench_plan *plan)
+{
+    double most = 0;
+    uint32_t i;
+
+    for (i = 0; i < plan->nr_results; i++)
+        if (bench_was_disturbed(plan->results[i]))
+            most = FL_MAX(most, plan->results[i]->waited / plan->results[i]->nr_jobs);
+    if (most > 0)
+        printf("%sThe machine was disturbed: other programs kept a thread from its CPU for up to %.0f %% of "
+               "a run.%s\n",
+               term_on(stdout, TERM_YELLOW), most * 100, term_off(stdout));
+}
+
+/* True if there were any. */
+static bool add_differences(struct table *t, const struct bench_plan *plan)
+{
+    struct bench_result *const *results = plan->results;
+    bool any = false;
     uint32_t i, j;
 
-    printf("%s of %s, %.3g s each after %.3g s of warming up%s\n", spec->rw,
-           fl_size_format(spec->block_len, size), spec->seconds, spec->ramp,
-           spec->verify ? ", each read checked" : "");
-    print_legend(results, nr);
-    putchar('\n');
-    table_init(&t, "", ">DEPTH", ">JOBS", ">IOPS", ">GB/s", ">MEAN us", ">P50", ">P99", ">P99.9", ">P99.99",
-               ">HOST", ">BUSY", ">TARGET", ">CORES/MIOPS", NULL);
-    for (i = 0; i < nr; i++) {
-        add_row(&t, spec, results[i], letter_of(results, i));
-        unknown |= target_cores(results[i]) < 0;
-    }
-    for (i = 0; i < nr; i++) {
-        if (!is_local_url(results[0]->url) || is_local_url(results[i]->url))
+    for (i = 0; i < plan->nr_results; i++) {
+        if (!bench_is_local(results[0]->url) || bench_is_local(results[i]->url))
             continue;
-        for (j = 0; j < nr && results[j]->url == results[0]->url; j++) {
+        for (j = 0; j < plan->nr_results && results[j]->url == results[0]->url; j++) {
             if (results[j]->depth != results[i]->depth || results[j]->nr_jobs != results[i]->nr_jobs)
                 continue;
-            add_difference(&t, results[j], results[i], letter_of(results, i));
-            differences = true;
+            add_difference(t, results[j], results[i], letter_of(results, i));
+            any = true;
         }
     }
+    return any;
+}
+
+void bench_report_table(const struct bench_plan *plan)
+{
+    bool unknown = false, differences;
+    struct table t;
+    uint32_t i;
+
+    print_head(plan);
+    print_legend(plan->results, plan->nr_results);
+    putchar('\n');
+    table_init(&t, "", ">DEPTH", ">JOBS", ">RATE", ">IOPS", ">SPREAD", ">GB/s", ">MEAN us", ">P50", ">P99",
+               ">P99.9", ">P99.99", ">HOST", ">BUSY", ">TARGET", ">CORES/MIOPS", NULL);
+    for (i = 0; i < plan->nr_results; i++) {
+        add_row(&t, &plan->spec, plan->results[i], letter_of(plan->results, i));
+        unknown |= bench_target_cores(plan->results[i]) < 0;
+    }
+    differences = add_differences(&t, plan);
+    table_hide_empty(&t);
     table_print(&t, stdout, 2);
-    printf("\n%sHOST and TARGET are cores by CPU time, polling included; BUSY is the host's share without "
-           "polling in vain.%s\n",
-           term_on(stdout, TERM_DIM), term_off(stdout));
+    putchar('\n');
+    warn_behind(plan);
+    warn_disturbed(plan);
+    note("HOST and TARGET are cores by CPU time, polling included; BUSY is the host's share without polling "
+         "in vain.");
+    if (plan->spec.nr_rounds > 1)
+        note("IOPS is the median of the rounds, SPREAD half the way from the slowest to the fastest.");
     if (unknown)
-        printf("%s?: the target is not a process of this machine that this user can see.%s\n",
-               term_on(stdout, TERM_DIM), term_off(stdout));
+        note("?: the target is not a process of this machine that this user can see.");
     if (differences)
-        printf("%s-A: what the fabric adds to the same job on A, as a difference of percentiles in us.%s\n",
-               term_on(stdout, TERM_DIM), term_off(stdout));
+        note("-A: what the fabric adds to the same job on A, as a difference of percentiles in us.");
 }

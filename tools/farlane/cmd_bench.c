@@ -20,6 +20,12 @@ enum {
     OPT_JOBS,
     OPT_SECONDS,
     OPT_RAMP,
+    OPT_RATE,
+    OPT_ARRIVALS,
+    OPT_SLO,
+    OPT_ROUNDS,
+    OPT_SAVE,
+    OPT_COMPARE,
     OPT_SIZE,
     OPT_VERIFY,
     OPT_CPUS,
@@ -29,8 +35,6 @@ enum {
     OPT_JSON
 };
 
-#define MAX_URLS       16
-#define VERIFY_SIZE    (UINT64_C(256) << 20)
 #define SCALING_MARGIN 0.95
 
 static const struct cmd_option options[] = {
@@ -41,6 +45,18 @@ static const struct cmd_option options[] = {
     {OPT_JOBS, "jobs", "LIST", "threads with a queue each, one run for each, default 1"},
     {OPT_SECONDS, "seconds", "N", "measured time of a run, default 5"},
     {OPT_RAMP, "ramp", "N", "seconds before it that do not count, default 0.5"},
+    {OPT_RATE, "rate", "N",
+     "open loop: start N I/Os a second (as 50k) whether or not those before have ended; latency counts from "
+     "when "
+     "each was due"},
+    {OPT_ARRIVALS, "arrivals", "KIND", "of --rate and --slo: poisson (default: at random), even"},
+    {OPT_SLO, "slo", "OF:US",
+     "find the highest rate at which p50, p90, p99, p99.9, p99.99 or mean is at most US microseconds: "
+     "p99:200"},
+    {OPT_ROUNDS, "rounds", "N", "do all runs N times in turn (A B A B): medians, and how far they spread"},
+    {OPT_SAVE, "save", "FILE", "keep the results, with the histograms and the machine, for --compare"},
+    {OPT_COMPARE, "compare", NULL,
+     "measure nothing: bench --compare OLD NEW shows two saved results side by side"},
     {OPT_SIZE, "size", "SIZE", "use only the first SIZE of the namespace"},
     {OPT_VERIFY, "verify", NULL,
      "write data that can be checked first, and check each read (of 256 MiB unless --size is given)"},
@@ -53,25 +69,16 @@ static const struct cmd_option options[] = {
     CMD_OPTION_END,
 };
 
-struct list {
-    uint32_t nr, value[BENCH_MAX_LIST];
-};
-
 struct bench_args {
-    const char *urls[MAX_URLS];
-    uint32_t nr_urls;
-    struct list depths, jobs;
-    struct bench_spec spec;
+    struct bench_plan plan;
     struct fl_cpulist cpus;
-    bool destroy, scaling, json;
-    struct fl_device_options device;
-    struct bench_result *results[MAX_URLS * BENCH_MAX_LIST * BENCH_MAX_LIST];
-    uint32_t nr_results;
+    const char *save;
+    bool destroy, scaling, json, compare;
 };
 
 /* ---- options ---- */
 
-static bool take_list(const struct cmd_args *args, uint32_t max, struct list *list)
+static bool take_list(const struct cmd_args *args, uint32_t max, struct bench_list *list)
 {
     const char *p = args->arg;
     char one[16];
@@ -169,7 +176,80 @@ static bool take_cpus(const struct cmd_args *args, struct bench_args *a)
         cmd_usage(args->cmd, "--cpus: %s", err.text);
         return false;
     }
-    a->spec.cpus = &a->cpus;
+    a->plan.spec.cpus = &a->cpus;
+    return true;
+}
+
+static bool take_rate(const struct cmd_args *args, struct bench_spec *spec)
+{
+    char *end;
+    double v = strtod(args->arg, &end);
+
+    if (*end == 'k' || *end == 'K')
+        v *= 1e3, end++;
+    else if (*end == 'M')
+        v *= 1e6, end++;
+    if (*args->arg && !*end && v >= 1 && v <= 1e9) {
+        spec->rate = v;
+        return true;
+    }
+    cmd_usage(args->cmd, "--rate %s: I/Os a second of all jobs together, from 1 to 1000M, as 2500 or 50k",
+              args->arg);
+    return false;
+}
+
+static bool take_arrivals(const struct cmd_args *args, struct bench_spec *spec)
+{
+    spec->poisson = !strcmp(args->arg, "poisson");
+    if (spec->poisson || !strcmp(args->arg, "even"))
+        return true;
+    cmd_usage(args->cmd, "--arrivals %s: allowed are poisson, even", args->arg);
+    return false;
+}
+
+static bool take_slo(const struct cmd_args *args, struct bench_slo *slo)
+{
+    static const struct {
+        const char *name;
+        double percent;
+    } kinds[] = {{"mean", 0}, {"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"p99.99", 99.99}};
+    const char *colon = strchr(args->arg, ':');
+    const size_t len = colon ? (size_t)(colon - args->arg) : 0;
+    char *end = NULL;
+    size_t i;
+
+    slo->limit_us = len ? strtod(colon + 1, &end) : 0;
+    for (i = 0; i < FL_ARRAY_LEN(kinds); i++) {
+        if (strlen(kinds[i].name) != len || strncmp(kinds[i].name, args->arg, len) || *end ||
+            !(slo->limit_us > 0 && slo->limit_us <= 1e9))
+            continue;
+        slo->percent = kinds[i].percent;
+        return true;
+    }
+    cmd_usage(args->cmd,
+              "--slo %s: which part of the latency and its limit in us, as p99:200 or mean:50; allowed are "
+              "mean, p50, p90, p99, p99.9, p99.99",
+              args->arg);
+    return false;
+}
+
+static bool take_rounds(const struct cmd_args *args, struct bench_spec *spec)
+{
+    uint64_t v;
+
+    if (!cmd_args_number(args, 1, BENCH_MAX_ROUNDS, &v))
+        return false;
+    spec->nr_rounds = (uint32_t)v;
+    return true;
+}
+
+static bool take_operand(const struct cmd_args *args, struct bench_plan *plan)
+{
+    if (plan->nr_urls == BENCH_MAX_URLS) {
+        cmd_usage(args->cmd, "more than %d URLs", BENCH_MAX_URLS);
+        return false;
+    }
+    plan->urls[plan->nr_urls++] = args->arg;
     return true;
 }
 
@@ -177,30 +257,30 @@ static bool take_option(const struct cmd_args *args, int id, struct bench_args *
 {
     bool bad = false;
 
-    if (device_option(args, id, &a->device, &bad))
+    if (device_option(args, id, &a->plan.device, &bad))
         return !bad;
     switch (id) {
     case OPT_RW:
-        return take_rw(args, &a->spec);
+        return take_rw(args, &a->plan.spec);
     case OPT_BS:
-        return take_bs(args, &a->spec);
+        return take_bs(args, &a->plan.spec);
     case OPT_DEPTH:
-        return take_list(args, 65535, &a->depths);
+        return take_list(args, 65535, &a->plan.depths);
     case OPT_JOBS:
-        return take_list(args, 1024, &a->jobs);
+        return take_list(args, 1024, &a->plan.jobs);
     case OPT_SECONDS:
-        return take_seconds(args, 0.1, &a->spec.seconds);
+        return take_seconds(args, 0.1, &a->plan.spec.seconds);
     case OPT_RAMP:
-        return take_seconds(args, 0, &a->spec.ramp);
+        return take_seconds(args, 0, &a->plan.spec.ramp);
     case OPT_SIZE:
-        return cmd_args_size(args, &a->spec.size);
+        return cmd_args_size(args, &a->plan.spec.size);
     case OPT_VERIFY:
-        a->spec.verify = true;
+        a->plan.spec.verify = true;
         return true;
     case OPT_CPUS:
         return take_cpus(args, a);
     case OPT_WAIT:
-        return take_wait(args, &a->spec.wait);
+        return take_wait(args, &a->plan.spec.wait);
     case OPT_DESTROY:
         a->destroy = true;
         return true;
@@ -210,15 +290,23 @@ static bool take_option(const struct cmd_args *args, int id, struct bench_args *
     case OPT_JSON:
         a->json = true;
         return true;
+    case OPT_RATE:
+        return take_rate(args, &a->plan.spec);
+    case OPT_ARRIVALS:
+        return take_arrivals(args, &a->plan.spec);
+    case OPT_SLO:
+        return take_slo(args, &a->plan.spec.slo);
+    case OPT_ROUNDS:
+        return take_rounds(args, &a->plan.spec);
+    case OPT_SAVE:
+        a->save = args->arg;
+        return true;
+    case OPT_COMPARE:
+        a->compare = true;
+        return true;
     default:
-        break;
+        return take_operand(args, &a->plan);
     }
-    if (a->nr_urls == MAX_URLS) {
-        cmd_usage(args->cmd, "more than %d URLs", MAX_URLS);
-        return false;
-    }
-    a->urls[a->nr_urls++] = args->arg;
-    return true;
 }
 
 /* ---- what may be written to ---- */
@@ -232,67 +320,33 @@ static int check_urls(const struct bench_args *a)
 {
     uint32_t i;
 
-    for (i = 0; i < a->nr_urls; i++) {
-        if (!fl_url_has_scheme(a->urls[i]))
-            return cmd_usage(&cmd_bench, "'%s' is no URL: for a file write file:%s", a->urls[i], a->urls[i]);
-        if (a->spec.verify && !strncmp(a->urls[i], "null:", 5))
-            return cmd_usage(&cmd_bench, "%s keeps nothing that --verify could check", a->urls[i]);
-        if ((a->spec.read_percent < 100 || a->spec.verify) && !a->destroy && !is_own_memory(a->urls[i]))
+    for (i = 0; i < a->plan.nr_urls; i++) {
+        if (!fl_url_has_scheme(a->plan.urls[i]))
+            return cmd_usage(&cmd_bench, "'%s' is no URL: for a file write file:%s", a->plan.urls[i],
+                             a->plan.urls[i]);
+        if (a->plan.spec.verify && !strncmp(a->plan.urls[i], "null:", 5))
+            return cmd_usage(&cmd_bench, "%s keeps nothing that --verify could check", a->plan.urls[i]);
+        if ((a->plan.spec.read_percent < 100 || a->plan.spec.verify) && !a->destroy &&
+            !is_own_memory(a->plan.urls[i]))
             return cmd_usage(&cmd_bench,
                              "%s would be overwritten: say --destroy-data if nothing on it is needed",
-                             a->urls[i]);
+                             a->plan.urls[i]);
     }
     return 0;
 }
 
-/* ---- runs ---- */
-
-static int run_one(struct bench_args *a, struct fl_device *dev, const struct fl_device_info *info,
-                   const char *url, uint32_t depth, uint32_t jobs, pid_t target, struct fl_error *err)
+static int check_args(const struct bench_args *a)
 {
-    struct bench_result *r = calloc(1, sizeof(*r));
-    int rc;
+    const struct bench_spec *spec = &a->plan.spec;
 
-    if (!r)
-        return fl_error_set(err, -ENOMEM, "out of memory");
-    *r = (struct bench_result){.url = url, .depth = depth, .nr_jobs = jobs, .target_pid = target};
-    if (term_is_tty(stderr))
-        fprintf(stderr, "\r\033[K%s, depth %u, %u job%s, %.3g s...", url, depth, jobs, jobs == 1 ? "" : "s",
-                a->spec.ramp + a->spec.seconds);
-    rc = bench_run(dev, info, &a->spec, target, r, err);
-    if (term_is_tty(stderr))
-        fputs("\r\033[K", stderr);
-    if (rc < 0)
-        free(r);
-    else
-        a->results[a->nr_results++] = r;
-    return rc;
+    if (spec->rate > 0 && spec->slo.limit_us > 0)
+        return cmd_usage(&cmd_bench, "--slo looks for a rate itself: leave out --rate");
+    if (spec->slo.limit_us > 0 && spec->nr_rounds > 1)
+        return cmd_usage(&cmd_bench, "--slo tries rates until it knows: leave out --rounds");
+    return check_urls(a);
 }
 
-static int run_url(struct bench_args *a, const char *url, struct fl_error *err)
-{
-    struct fl_device_info info;
-    struct fl_device *dev;
-    pid_t target;
-    uint32_t i, j;
-    int rc = fl_device_open(url, &a->device, &dev, err);
-
-    if (rc < 0)
-        return rc;
-    fl_device_info(dev, &info);
-    target = bench_peer_find(url);
-    if (a->spec.verify) {
-        uint64_t len = FL_MIN(info.len, a->spec.size ? a->spec.size : VERIFY_SIZE);
-
-        a->spec.size = len -= len % info.block_len;
-        rc = bench_pattern_lay(dev, len, info.block_len, err);
-    }
-    for (i = 0; i < a->jobs.nr && rc == 0; i++)
-        for (j = 0; j < a->depths.nr && rc == 0; j++)
-            rc = run_one(a, dev, &info, url, a->depths.value[j], a->jobs.value[i], target, err);
-    fl_device_close(dev);
-    return rc;
-}
+/* ---- results ---- */
 
 /* More jobs that do less work are no scaling: said always, and a failure if asked. */
 static bool check_scaling(const struct bench_args *a)
@@ -300,9 +354,9 @@ static bool check_scaling(const struct bench_args *a)
     bool good = true;
     uint32_t i, j;
 
-    for (i = 0; i < a->nr_results; i++) {
-        for (j = i + 1; j < a->nr_results; j++) {
-            const struct bench_result *few = a->results[i], *many = a->results[j];
+    for (i = 0; i < a->plan.nr_results; i++) {
+        for (j = i + 1; j < a->plan.nr_results; j++) {
+            const struct bench_result *few = a->plan.results[i], *many = a->plan.results[j];
 
             if (few->url != many->url || few->depth != many->depth || few->nr_jobs >= many->nr_jobs)
                 continue;
@@ -319,25 +373,32 @@ static bool check_scaling(const struct bench_args *a)
 static int bench(struct bench_args *a)
 {
     struct fl_error err = {0};
-    uint32_t i;
-    int rc = 0, status;
+    int rc, status;
 
     bench_clock_init();
-    for (i = 0; i < a->nr_urls && rc == 0; i++) {
-        rc = run_url(a, a->urls[i], &err);
-        if (rc < 0 && !strstr(err.text, a->urls[i]))
-            fl_error_wrap(&err, rc, "%s", a->urls[i]);
-    }
+    rc = bench_plan_run(&a->plan, &err);
+    if (rc == 0 && a->save)
+        rc = bench_json_save(&a->plan, a->save, &err);
     status = rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
     if (rc == 0 && a->json)
-        bench_report_json(&a->spec, a->results, a->nr_results);
+        bench_json_print(&a->plan);
     else if (rc == 0)
-        bench_report_table(&a->spec, a->results, a->nr_results);
+        bench_report_table(&a->plan);
     if (rc == 0 && !check_scaling(a) && a->scaling)
         status = EXIT_FAILED;
-    for (i = 0; i < a->nr_results; i++)
-        free(a->results[i]);
+    bench_plan_fini(&a->plan);
     return status;
+}
+
+static int compare(const struct bench_args *a)
+{
+    struct fl_error err = {0};
+    int rc;
+
+    if (a->plan.nr_urls != 2)
+        return cmd_usage(&cmd_bench, "--compare takes two files that --save wrote");
+    rc = bench_compare(a->plan.urls[0], a->plan.urls[1], &err);
+    return rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
 }
 
 static int run(int argc, char **argv)
@@ -348,10 +409,16 @@ static int run(int argc, char **argv)
 
     if (!a)
         return EXIT_FAILED;
-    a->spec = (struct bench_spec){
-        .rw = "randread", .random = true, .read_percent = 100, .block_len = 4096, .seconds = 5, .ramp = 0.5};
-    a->depths = (struct list){.nr = 2, .value = {1, 32}};
-    a->jobs = (struct list){.nr = 1, .value = {1}};
+    a->plan.spec = (struct bench_spec){.rw = "randread",
+                                       .random = true,
+                                       .read_percent = 100,
+                                       .block_len = 4096,
+                                       .seconds = 5,
+                                       .ramp = 0.5,
+                                       .poisson = true,
+                                       .nr_rounds = 1};
+    a->plan.depths = (struct bench_list){.nr = 2, .value = {1, 32}};
+    a->plan.jobs = (struct bench_list){.nr = 1, .value = {1}};
     cmd_args_init(&args, &cmd_bench, argc, argv);
     while ((id = cmd_args_next(&args)) != CMD_DONE) {
         if (id == CMD_BAD || id == CMD_HELP || !take_option(&args, id, a)) {
@@ -359,11 +426,11 @@ static int run(int argc, char **argv)
             return id == CMD_HELP ? EXIT_OK : EXIT_USAGE;
         }
     }
-    if (!a->nr_urls)
+    if (a->compare)
+        status = compare(a);
+    else if (!a->plan.nr_urls)
         status = cmd_usage(&cmd_bench, "measure what? farlane %s", cmd_bench.usage);
-    else
-        status = check_urls(a);
-    if (status == 0)
+    else if ((status = check_args(a)) == 0)
         status = bench(a);
     free(a);
     return status;
@@ -385,7 +452,10 @@ const struct cmd cmd_bench = {
         "  farlane bench ram:1G\n"
         "  farlane bench file:disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 1,32\n"
         "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:scratch?ns=1 --rw randrw:70 "
-        "--destroy-data --json\n",
+        "--destroy-data --json\n"
+        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 64 --rate 100k\n"
+        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 64 --slo p99:300\n"
+        "  farlane bench ram:1G --rounds 5 --save new.json; farlane bench --compare old.json new.json\n",
     .options = options,
     .run = run,
 };

@@ -148,6 +148,16 @@ static void print_row(const struct table *t, char *const *row, const int *width,
     }
 }
 
+void table_free(struct table *t)
+{
+    uint32_t i;
+
+    for (i = 0; i < t->nr_cells; i++)
+        free(t->cell[i]);
+    free(t->cell);
+    memset(t, 0, sizeof(*t));
+}
+
 void table_print(struct table *t, FILE *f, int indent)
 {
     int width[TABLE_MAX_COLUMNS] = {0};
@@ -160,10 +170,7 @@ void table_print(struct table *t, FILE *f, int indent)
         print_row(t, t->cell + i, width, f);
         fprintf(f, "%s\n", i == 0 ? term_off(f) : "");
     }
-    for (i = 0; i < t->nr_cells; i++)
-        free(t->cell[i]);
-    free(t->cell);
-    memset(t, 0, sizeof(*t));
+    table_free(t);
 }
 
 /* ---- progress ---- */

@@ -18,7 +18,7 @@ const char *term_off(FILE *f);
 int term_width(FILE *f); /* columns; 100 when it is no terminal */
 
 /* ---- tables ---- */
-#define TABLE_MAX_COLUMNS 16
+#define TABLE_MAX_COLUMNS 20
 
 struct table {
     uint32_t nr_columns;
@@ -32,6 +32,8 @@ void table_init(struct table *t, ...) __attribute__((sentinel));
 void table_cell(struct table *t, const char *fmt, ...) FL_PRINTF(2, 3);
 /* Prints with two blanks between columns, `indent` before each line, and frees the table. */
 void table_print(struct table *t, FILE *f, int indent);
+/* Frees one that is not printed. */
+void table_free(struct table *t);
 /* Leaves out a column in which every cell is empty or "-". */
 void table_hide_empty(struct table *t);
 
