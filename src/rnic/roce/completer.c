@@ -124,10 +124,7 @@ static void go_back(struct fl_roce_qp *qp, uint64_t now)
     fl_roce_window_gone_back(qp);
     if (qp->timeout_ns && !FAULT(4))
         req->timeout_at = now + qp->timeout_ns;
-    if (fl_roce_selective_on(qp))
-        fl_roce_selective_go_back(qp, now);
-    else
-        rewind_to_una(qp);
+    rewind_to_una(qp);
 }
 
 /*
@@ -366,5 +363,8 @@ void fl_roce_requester_tick(struct fl_roce_qp *qp, uint64_t now)
         req->retry_left--;
     req->retrying = false;
     req->timeout_at = now + qp->timeout_ns;
-    rewind_to_una(qp);
+    if (fl_roce_selective_on(qp))
+        fl_roce_selective_go_back(qp, now);
+    else
+        rewind_to_una(qp);
 }

@@ -8,6 +8,7 @@
  * to the probe judges the round. Where nothing comes back at all, a probe goes out after about two round
  * trips, and its answer judges everything.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "rnic/roce/track.h"
@@ -29,9 +30,7 @@ static void hear(struct fl_roce_qp *qp, uint32_t upto, uint64_t now)
         uint32_t end = fl_psn_add(wqe->first_psn, rd ? fl_roce_piece_end(qp, wqe, i) : wqe->nr_psn);
         if (fl_psn_diff(end, upto) > 0)
             end = upto;
-        if (fl_psn_diff(end, sel->psn_heard) <= 0)
-            break; /* no step forward, as a peer that breaks the rules can bring about: the probe or the
-                      time-out decides */
+        assert(fl_psn_diff(end, sel->psn_heard) > 0); /* whatever the peer says: upto was sent */
         if (rd)
             fl_track_heard(qp, fl_track_asked_at(qp, wqe, sel->psn_heard));
         else

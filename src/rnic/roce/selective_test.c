@@ -427,6 +427,31 @@ static void sack_of_nonsense(void **state)
     pair_free(p);
 }
 
+/* Requests whose packets and probes are all lost until the time-out: each is still known by its PSN, sent
+ * again once, and counted once. */
+static void time_out_goes_back_by_psn(void **state)
+{
+    struct pair *p = selective(16, 1);
+    post(&p->a, 1, IBV_WR_RDMA_WRITE, 0, 3 * MTU, 20000);
+    post(&p->a, 2, IBV_WR_RDMA_WRITE, 3 * MTU, 2 * MTU, 20000 + 3 * MTU);
+    post(&p->a, 3, IBV_WR_RDMA_READ, 8 * MTU, 2 * MTU, 30000);
+    for (uint32_t nr = 1; nr <= 2; nr++) {
+        while (p->a.qp.stats.nr_timeouts < nr) {
+            lose(p, &p->a);
+            wait_until(p, fl_roce_qp_deadline(&p->a.qp));
+        }
+        assert_int_equal(p->a.qp.sel->nr_out + p->a.qp.sel->nr_lost, 7);
+    }
+    settle(p);
+    for (int i = 0; i < 3; i++)
+        expect_wc(&p->a, i, (uint64_t)i + 1, IBV_WC_SUCCESS);
+    assert_int_equal(p->a.qp.sel->nr_out, 0);
+    assert_int_equal(p->a.qp.req.nr_rd, 0);
+    expect_same(p, 0, 20000, 5 * MTU);
+    expect_same(p, 8 * MTU, 30000, 2 * MTU);
+    pair_free(p);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(only_the_lost_packet_is_sent_again),
@@ -438,5 +463,6 @@ int main(void)
                        cmocka_unit_test(a_dead_path_is_got_around), cmocka_unit_test(pool_used_up),
                        cmocka_unit_test(held_send_without_a_receive), cmocka_unit_test(rnr_leaves_the_window),
                        cmocka_unit_test(refusal_overtakes_an_answer), cmocka_unit_test(others_never_see_it),
-                       cmocka_unit_test(what_cannot_be_agreed), cmocka_unit_test(sack_of_nonsense));
+                       cmocka_unit_test(what_cannot_be_agreed), cmocka_unit_test(sack_of_nonsense),
+                       cmocka_unit_test(time_out_goes_back_by_psn));
 }
