@@ -38,32 +38,45 @@ static int make_memory(struct rdma_conn *c, uint32_t nr_recv, uint32_t capsule_l
         c->recv_mem = NULL;
     c->nr_slots = 2 * nr_recv;
     c->slots = calloc(c->nr_slots, sizeof(c->slots[0]));
+    c->pieces = calloc((size_t)c->nr_slots * FL_NVME_RDMA_MAX_PIECES, sizeof(c->pieces[0]));
     c->waiting = calloc(nr_recv, sizeof(c->waiting[0]));
-    if (!c->recv_mem || !c->slots || !c->waiting)
+    if (!c->recv_mem || !c->slots || !c->pieces || !c->waiting)
         return -ENOMEM;
     for (uint32_t i = c->nr_slots; i--;) {
         c->slots[i].cmd.conn = &c->conn;
-        c->slots[i].next_free = c->free;
+        c->slots[i].pieces = c->pieces + (size_t)i * FL_NVME_RDMA_MAX_PIECES;
+        c->slots[i].next = c->free;
         c->free = &c->slots[i];
     }
     return 0;
 }
 
+/* Data and response of each slot, and of one command with as many pieces as there can be. */
+static uint32_t send_places(const struct rdma_conn *c, const struct ibv_device_attr *device)
+{
+    return FL_MIN(2 * c->nr_slots + FL_NVME_RDMA_MAX_PIECES, (uint32_t)device->max_qp_wr);
+}
+
 static int make_queue_pair(struct rdma_conn *c)
 {
+    struct ibv_device_attr device;
     struct ibv_qp_init_attr attr = {
-        .cap = {.max_send_wr = 2 * c->nr_slots, /* data and response */
-                .max_recv_wr = c->nr_recv,
+        .cap = {.max_recv_wr = c->nr_recv,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = sizeof(struct fl_nvme_cqe)},
         .qp_type = IBV_QPT_RC,
     };
 
+    if (c->lib->verbs->query_device(c->id->verbs, &device))
+        return -EIO;
+    c->nr_places = attr.cap.max_send_wr = send_places(c, &device);
+    if (c->nr_places <= FL_NVME_RDMA_MAX_PIECES)
+        return -EOPNOTSUPP;
     c->comp = c->lib->verbs->create_comp_channel(c->id->verbs);
     if (!c->comp || fcntl(c->comp->fd, F_SETFL, O_NONBLOCK) < 0)
         return errno ? -errno : -EIO;
-    c->cq = c->lib->verbs->create_cq(c->id->verbs, (int)(2 * c->nr_slots + c->nr_recv), c, c->comp, 0);
+    c->cq = c->lib->verbs->create_cq(c->id->verbs, (int)(c->nr_places + c->nr_recv), c, c->comp, 0);
     if (!c->cq)
         return errno ? -errno : -EIO;
     c->recv_mr = c->lib->verbs->reg_mr(c->domain->pd, c->recv_mem, c->recv_mem_len, IBV_ACCESS_LOCAL_WRITE);
@@ -82,7 +95,10 @@ static int accept_host(struct rdma_conn *c, const struct rdma_conn_param *asked)
     struct ibv_device_attr device;
     struct fl_nvme_rdma_rep rep;
     struct rdma_conn_param param = {
-        .private_data = &rep, .private_data_len = sizeof(rep), .retry_count = 7, .rnr_retry_count = 7};
+        .private_data = &rep,
+        .private_data_len = sizeof(rep),
+        .retry_count = 7,
+        .rnr_retry_count = asked->rnr_retry_count}; /* to be that of the host (3.1) */
 
     if (c->lib->verbs->query_device(c->id->verbs, &device))
         return -EIO;
@@ -108,6 +124,7 @@ static int set_up(struct rdma_conn *c, const struct fl_listen_options *o, const 
 {
     int r = make_memory(c, ask->nr_send, ask->qid ? o->capsule_len : ADMIN_CAPSULE_LEN);
 
+    c->qid = ask->qid;
     if (r == 0)
         r = fl_rdma_domain_get(c->lib, c->id->verbs, FL_RDMA_TARGET, &c->domain);
     if (r < 0)

@@ -41,16 +41,27 @@ static void release(struct rdma_conn *c, struct slot *slot)
     drop_own(c, slot);
     c->conn.handler->released(&slot->cmd);
     slot->state = SLOT_FREE;
-    slot->next_free = c->free;
+    slot->next = c->free;
     c->free = slot;
     c->nr_active--;
 }
 
-static fl_nvme_status take_sgl(struct slot *slot, uint32_t capsule_len)
+/* Fabrics and admin commands have one descriptor (RDMA transport specification 1.0, 3.3). */
+static fl_nvme_status take_pieces(struct rdma_conn *c, struct slot *slot, const void *behind_sqe)
+{
+    if (!c->qid || slot->cmd.sqe.opcode == FL_NVMF_OPCODE)
+        return FL_NVME_SC_SGL_INVALID_TYPE;
+    return fl_nvme_rdma_pieces_decode(behind_sqe, FL_NVME_RDMA_MAX_PIECES, &slot->sgl, slot->pieces);
+}
+
+static fl_nvme_status take_sgl(struct rdma_conn *c, struct slot *slot, const void *behind_sqe,
+                               uint32_t capsule_len)
 {
     struct fl_cmd *cmd = &slot->cmd;
     fl_nvme_status status = fl_nvme_rdma_data_decode(&cmd->sqe, capsule_len, &slot->sgl);
 
+    if (fl_unlikely(slot->sgl.nr_pieces))
+        status = take_pieces(c, slot, behind_sqe);
     cmd->sgl_len = slot->sgl.len;
     cmd->in_capsule = slot->sgl.in_capsule;
     if (status)
@@ -65,14 +76,14 @@ static void start_cmd(struct rdma_conn *c, struct slot *slot, uint32_t recv, uin
     const uint8_t *capsule = recv_at(c, recv);
     struct fl_cmd *cmd = &slot->cmd;
 
-    c->free = slot->next_free;
+    c->free = slot->next;
     memcpy(&cmd->sqe, capsule, sizeof(cmd->sqe));
     cmd->data = NULL;
     cmd->data_len = 0;
     cmd->to_host = false;
     slot->recv = (int)recv;
     slot->state = SLOT_TARGET;
-    cmd->transport_status = take_sgl(slot, len - (uint32_t)sizeof(cmd->sqe));
+    cmd->transport_status = take_sgl(c, slot, capsule + sizeof(cmd->sqe), len - (uint32_t)sizeof(cmd->sqe));
     cmd->capsule_data = cmd->in_capsule && cmd->sgl_len && !cmd->transport_status
                             ? capsule + sizeof(cmd->sqe) + slot->sgl.offset
                             : NULL;
@@ -114,13 +125,98 @@ static void finish_fetch(struct slot *slot, fl_nvme_status status)
     slot->cmd.conn->handler->data_ready(&slot->cmd);
 }
 
+/* ---- places in the send queue ---- */
+
+/* False: there are too few; the slot waits, behind those that do already. */
+static bool take_places(struct rdma_conn *c, struct slot *slot, uint32_t nr)
+{
+    slot->nr_places = nr;
+    if (fl_likely(!c->place_head && c->nr_places >= nr)) {
+        c->nr_places -= nr;
+        return true;
+    }
+    slot->next = NULL;
+    if (c->place_head)
+        c->place_tail->next = slot;
+    else
+        c->place_head = slot;
+    c->place_tail = slot;
+    return false;
+}
+
+static void post_fetch(struct rdma_conn *c, struct slot *slot);
+static void post_response(struct rdma_conn *c, struct slot *slot);
+
+static void give_places(struct rdma_conn *c, struct slot *slot)
+{
+    c->nr_places += slot->nr_places;
+    while (fl_unlikely(c->place_head && c->place_head->nr_places <= c->nr_places)) {
+        struct slot *first = c->place_head;
+
+        c->place_head = first->next;
+        c->nr_places -= first->nr_places;
+        if (first->state == SLOT_FETCHING)
+            post_fetch(c, first);
+        else
+            post_response(c, first);
+    }
+}
+
+/* ---- data ---- */
+
+/* Requests for all of the command's data, one for each piece of the host's memory. How many. */
+static uint32_t make_requests(const struct slot *slot, uint32_t lkey, enum ibv_wr_opcode opcode,
+                              struct ibv_send_wr *wrs, struct ibv_sge *sges)
+{
+    const struct fl_nvme_rdma_piece one = {
+        .addr = slot->sgl.addr, .len = slot->sgl.len, .key = slot->sgl.key};
+    const struct fl_nvme_rdma_piece *p = slot->sgl.nr_pieces ? slot->pieces : &one;
+    uintptr_t at = (uintptr_t)slot->cmd.data;
+    uint32_t left = slot->cmd.data_len, nr = 0;
+
+    for (; left; p++) { /* no more than sgl_len, the sum of the pieces */
+        uint32_t len = FL_MIN(left, p->len);
+
+        if (!len)
+            continue;
+        sges[nr] = (struct ibv_sge){.addr = at, .length = len, .lkey = lkey};
+        wrs[nr] = (struct ibv_send_wr){.next = &wrs[nr + 1],
+                                       .sg_list = &sges[nr],
+                                       .num_sge = 1,
+                                       .opcode = opcode,
+                                       .wr.rdma = {.remote_addr = p->addr, .rkey = p->key}};
+        nr++;
+        at += len;
+        left -= len;
+    }
+    return nr;
+}
+
+static void post_fetch(struct rdma_conn *c, struct slot *slot)
+{
+    struct ibv_send_wr wrs[FL_NVME_RDMA_MAX_PIECES + 1], *bad;
+    struct ibv_sge sges[FL_NVME_RDMA_MAX_PIECES];
+    struct fl_cmd *cmd = &slot->cmd;
+    struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
+    uint32_t nr;
+
+    if (!mr) {
+        c->nr_places += slot->nr_places;
+        finish_fetch(slot, FL_NVME_SC_INTERNAL);
+        return;
+    }
+    nr = make_requests(slot, mr->lkey, IBV_WR_RDMA_READ, wrs, sges);
+    wrs[nr - 1].next = NULL;
+    wrs[nr - 1].wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_READ;
+    wrs[nr - 1].send_flags = IBV_SEND_SIGNALED;
+    if (ibv_post_send(c->id->qp, wrs, &bad)) /* some may have been taken: it ends with the queue pair */
+        broke(c, "an RDMA READ could not be posted");
+}
+
 void fl_rdma_fetch(struct fl_cmd *cmd)
 {
     struct rdma_conn *c = rdma_conn_of(cmd->conn);
     struct slot *slot = slot_of(cmd);
-    struct ibv_send_wr *bad, wr;
-    struct ibv_sge sge;
-    struct ibv_mr *mr;
 
     if (c->state == FL_RDMA_DEAD || c->broke) {
         finish_fetch(slot, FL_NVME_SC_TRANSIENT_TRANSPORT);
@@ -131,67 +227,54 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
         finish_fetch(slot, 0);
         return;
     }
-    mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
-    if (!mr) {
-        finish_fetch(slot, FL_NVME_SC_INTERNAL);
-        return;
-    }
-    sge = (struct ibv_sge){.addr = (uintptr_t)cmd->data, .length = cmd->data_len, .lkey = mr->lkey};
-    wr = (struct ibv_send_wr){.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_READ,
-                              .sg_list = &sge,
-                              .num_sge = 1,
-                              .opcode = IBV_WR_RDMA_READ,
-                              .send_flags = IBV_SEND_SIGNALED,
-                              .wr.rdma = {.remote_addr = slot->sgl.addr, .rkey = slot->sgl.key}};
     slot->state = SLOT_FETCHING;
-    if (ibv_post_send(c->id->qp, &wr, &bad)) {
-        broke(c, "an RDMA READ could not be posted");
-        finish_fetch(slot, FL_NVME_SC_TRANSIENT_TRANSPORT);
-    }
+    if (take_places(c, slot, FL_MAX(slot->sgl.nr_pieces, 1u)))
+        post_fetch(c, slot);
 }
 
 /* Data by RDMA WRITE, then the response: a queue pair keeps their order. */
-static void send_response(struct rdma_conn *c, struct slot *slot)
+static void post_response(struct rdma_conn *c, struct slot *slot)
 {
     struct fl_cmd *cmd = &slot->cmd;
-    bool data = cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe);
-    struct ibv_sge data_sge, sge;
-    struct ibv_send_wr write, *bad;
-    struct ibv_send_wr send = {.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_SEND,
-                               .sg_list = &sge,
-                               .num_sge = 1,
-                               .opcode = IBV_WR_SEND,
-                               .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE};
-    struct ibv_mr *mr;
+    struct ibv_send_wr wrs[FL_NVME_RDMA_MAX_PIECES + 1], *send, *bad;
+    struct ibv_sge data_sges[FL_NVME_RDMA_MAX_PIECES], sge;
+    uint32_t nr = 0;
 
-    if (data) {
-        mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
+    if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe)) {
+        struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
+
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));
-            data = false;
         } else {
-            data_sge = (struct ibv_sge){
-                .addr = (uintptr_t)cmd->data, .length = cmd->data_len, .lkey = mr->lkey};
+            nr = make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, wrs, data_sges);
             c->tx_len += cmd->data_len;
         }
     }
-    if (data)
-        write = (struct ibv_send_wr){.next = &send,
-                                     .sg_list = &data_sge,
-                                     .num_sge = 1,
-                                     .opcode = IBV_WR_RDMA_WRITE,
-                                     .wr.rdma = {.remote_addr = slot->sgl.addr, .rkey = slot->sgl.key}};
-    if (slot->sgl.invalidate) {
-        send.opcode = IBV_WR_SEND_WITH_INV;
-        send.invalidate_rkey = slot->sgl.key;
-    }
     sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};
+    send = &wrs[nr];
+    *send = (struct ibv_send_wr){.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_SEND,
+                                 .sg_list = &sge,
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_SEND,
+                                 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE};
+    if (slot->sgl.invalidate) {
+        send->opcode = IBV_WR_SEND_WITH_INV;
+        send->invalidate_rkey = slot->sgl.invalidate_key;
+    }
     c->nr_tx++;
     c->tx_len += sizeof(cmd->cqe);
+    if (ibv_post_send(c->id->qp, wrs, &bad))
+        broke(c, "a response could not be posted"); /* the slot ends with the connection */
+}
+
+static void send_response(struct rdma_conn *c, struct slot *slot)
+{
+    uint32_t nr_data = slot->cmd.to_host && slot->cmd.data_len ? FL_MAX(slot->sgl.nr_pieces, 1u) : 0;
+
     slot->state = SLOT_SENDING;
     c->nr_sending++;
-    if (ibv_post_send(c->id->qp, data ? &write : &send, &bad))
-        broke(c, "a response could not be posted"); /* the slot ends with the connection */
+    if (fl_likely(take_places(c, slot, nr_data + 1)))
+        post_response(c, slot);
 }
 
 void fl_rdma_complete(struct fl_cmd *cmd)
@@ -237,10 +320,12 @@ static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
     case WR_READ:
         c->rx_len += slot->cmd.data_len;
         drop_own(c, slot);
+        give_places(c, slot);
         finish_fetch(slot, 0);
         break;
     default:
         c->nr_sending--;
+        give_places(c, slot);
         release(c, slot);
     }
 }
@@ -265,6 +350,7 @@ int fl_rdma_reap(struct rdma_conn *c)
 void fl_rdma_end_commands(struct rdma_conn *c)
 {
     c->nr_waiting = 0;
+    c->place_head = NULL;
     for (uint32_t i = 0; i < c->nr_slots; i++) {
         if (c->slots[i].state == SLOT_FETCHING) {
             drop_own(c, &c->slots[i]);

@@ -57,6 +57,7 @@ void fl_rdma_free(struct rdma_conn *c)
     if (c->domain)
         fl_rdma_domain_put(c->domain);
     free(c->slots);
+    free(c->pieces);
     free(c->waiting);
     free(c);
 }

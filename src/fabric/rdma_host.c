@@ -53,7 +53,7 @@ static int make_queue_pair(struct fl_rdma_host *h)
     struct ibv_qp_init_attr attr = {
         .cap = {.max_send_wr = h->sends_max,
                 .max_recv_wr = nr,
-                .max_send_sge = SGE_MAX,
+                .max_send_sge = h->max_sge,
                 .max_recv_sge = 1,
                 .max_inline_data = sizeof(struct fl_nvme_sqe)},
         .qp_type = IBV_QPT_RC,
@@ -68,7 +68,7 @@ static int make_queue_pair(struct fl_rdma_host *h)
         return -ENOMEM;
     h->cq = h->lib->verbs->create_cq(h->id->verbs, (int)(h->sends_max + nr), h, h->comp, 0);
     h->recv_mr = h->lib->verbs->reg_mr(
-        h->domain->pd, h->recvs, nr * (sizeof(h->recvs[0]) + sizeof(h->sqes[0])), IBV_ACCESS_LOCAL_WRITE);
+        h->domain->pd, h->recvs, nr * (sizeof(h->recvs[0]) + sizeof(h->capsules[0])), IBV_ACCESS_LOCAL_WRITE);
     if (!h->cq || !h->recv_mr)
         return -ENOMEM;
     attr.send_cq = attr.recv_cq = h->cq;
@@ -78,7 +78,7 @@ static int make_queue_pair(struct fl_rdma_host *h)
 static int start_connect(struct fl_rdma_host *h)
 {
     struct fl_nvme_rdma_ask ask = {.qid = h->options.qid,
-                                   .cntlid = h->options.cntlid,
+                                   .cntlid = h->options.qid ? h->options.cntlid : 0,
                                    .nr_recv = h->options.sqsize + 1u,
                                    .nr_send = h->options.sqsize + 1u};
     struct fl_nvme_rdma_req req;
@@ -88,10 +88,11 @@ static int start_connect(struct fl_rdma_host *h)
                                     .retry_count = 7,
                                     .rnr_retry_count = 7,
                                     .flow_control = 1};
-    int r = make_queue_pair(h);
+    int r = h->lib->verbs->query_device(h->id->verbs, &device) ? -EIO : 0;
 
-    if (r == 0 && h->lib->verbs->query_device(h->id->verbs, &device))
-        r = -EIO;
+    h->max_sge = r < 0 ? 0 : (uint32_t)FL_MIN(device.max_sge, SGE_MAX);
+    if (r == 0)
+        r = make_queue_pair(h);
     if (r < 0)
         return fl_rdma_host_broken(h, r, "a queue pair could not be made");
     for (uint32_t i = 0; i < h->options.nr_reqs; i++)
@@ -125,8 +126,9 @@ static int established(struct fl_rdma_host *h, const struct rdma_cm_event *event
     if (fl_nvme_rdma_rep_decode(event->param.conn.private_data, event->param.conn.private_data_len,
                                 &nr_recv) < 0)
         return fl_rdma_host_broken(h, -EPROTO, "the target's reply is not one of NVMe/RDMA");
-    if (nr_recv < h->options.sqsize)
-        return fl_rdma_host_broken(h, -EPROTO, "the target has fewer receives than it was asked for");
+    if (!nr_recv)
+        return fl_rdma_host_broken(h, -EPROTO, "the target says that it has no receives (CRQSIZE is 0)");
+    h->max_out = nr_recv; /* may be fewer than asked for (RDMA transport specification 1.0, 3.1) */
     h->state = CONNECTED;
     return 0;
 }
@@ -210,14 +212,15 @@ int fl_rdma_host_create(const struct fl_rdma_host_options *options, struct fl_rd
 
     if (!h)
         return fl_error_set(err, -ENOMEM, "out of memory");
-    h->lib = &fl_rdma_soft;
+    h->lib = options->lib ? options->lib : &fl_rdma_soft;
     h->options = *options;
     h->sends_max = options->nr_reqs + 2 * SIGNAL_EVERY;
     while ((1u << h->slot_bits) < options->nr_reqs)
         h->slot_bits++;
     fl_list_init(&h->tx_wait);
-    h->recvs = calloc(options->nr_reqs, sizeof(h->recvs[0]) + sizeof(h->sqes[0]));
-    h->sqes = (struct fl_nvme_sqe *)(h->recvs + (h->recvs ? options->nr_reqs : 0));
+    h->max_pieces = 1;
+    h->recvs = calloc(options->nr_reqs, sizeof(h->recvs[0]) + sizeof(h->capsules[0]));
+    h->capsules = (struct fl_rdma_host_capsule *)(h->recvs + (h->recvs ? options->nr_reqs : 0));
     h->slots = calloc(options->nr_reqs, sizeof(h->slots[0]));
     h->channel = h->recvs && h->slots ? h->lib->cm->create_event_channel() : NULL;
     if (!h->channel) {

@@ -14,9 +14,11 @@
 #include "fabric/request.h"
 
 struct fl_rdma_host;
+struct fl_rdma_lib;
 
 struct fl_rdma_host_options {
-    const struct fl_addr *addrs; /* tried in order; in place while connecting */
+    const struct fl_rdma_lib *lib; /* NULL: the software RNIC's */
+    const struct fl_addr *addrs;   /* tried in order; in place while connecting */
     uint32_t nr_addrs;
     uint16_t qid, cntlid;
     uint16_t sqsize;  /* 0's based */
@@ -37,8 +39,9 @@ const struct fl_error *fl_rdma_host_err(const struct fl_rdma_host *host);
 
 void fl_rdma_host_bind(struct fl_rdma_host *host, struct fl_request *req, uint32_t slot);
 void fl_rdma_host_submit(struct fl_rdma_host *host, struct fl_request *req);
-/* In-capsule data at most, in bytes; 0 to begin with. */
-void fl_rdma_host_set_capsule_len(struct fl_rdma_host *host, uint32_t len);
+/* As the controller says (IOCCSZ, MSDBD): what a capsule holds behind the command, in bytes, 0 to begin with;
+ * how many descriptors may be there, 1 to begin with. */
+void fl_rdma_host_set_limits(struct fl_rdma_host *host, uint32_t capsule_len, uint32_t max_pieces);
 
 /* Takes in what has come, calls done(). 0 or negative errno: broken. */
 int fl_rdma_host_io(struct fl_rdma_host *host);

@@ -25,6 +25,12 @@ struct fl_rdma_host_slot {
     uint8_t *bounce;    /* data that lies in several pieces, in one */
 };
 
+/* A command that is not sent inline: with data behind it, or with the descriptors of its data. */
+struct fl_rdma_host_capsule {
+    struct fl_nvme_sqe sqe;
+    struct fl_nvme_keyed_sgl pieces[FL_NVME_RDMA_MAX_PIECES];
+};
+
 struct fl_rdma_host {
     const struct fl_rdma_lib *lib;
     struct fl_rdma_host_options options;
@@ -38,14 +44,15 @@ struct fl_rdma_host {
     struct ibv_comp_channel *comp;
     struct ibv_cq *cq;
     struct ibv_mr *recv_mr;
-    struct fl_nvme_cqe *recvs; /* one a slot */
-    struct fl_nvme_sqe *sqes;  /* the same; behind the receives, in one piece with them */
+    struct fl_nvme_cqe *recvs;             /* one a slot */
+    struct fl_rdma_host_capsule *capsules; /* the same; behind the receives, in one piece with them */
     struct fl_rdma_host_slot *slots;
-    uint32_t capsule_len, slot_bits;
+    uint32_t capsule_len, max_pieces, max_sge, slot_bits;
+    uint32_t nr_out, max_out; /* commands without a response, and how many the controller has receives for */
     bool armed;
     /* Places in the send queue: taken by each SEND, given back when a later one is told of. */
     uint32_t nr_sends, sends_max, unsignaled;
-    struct fl_list tx_wait; /* requests that found none */
+    struct fl_list tx_wait; /* requests that found none, or no receive at the controller */
     uint32_t idle;
     struct ibv_wc wcs[BATCH];
     int nr_wcs;

@@ -40,9 +40,14 @@ void fl_rdma_host_bind(struct fl_rdma_host *h, struct fl_request *req, uint32_t 
     req->pdu.sqe.flags = (uint8_t)((req->pdu.sqe.flags & ~FL_NVME_CMD_PSDT_MASK) | FL_NVME_CMD_PSDT_SGL);
 }
 
-void fl_rdma_host_set_capsule_len(struct fl_rdma_host *h, uint32_t len)
+void fl_rdma_host_set_limits(struct fl_rdma_host *h, uint32_t capsule_len, uint32_t max_pieces)
 {
-    h->capsule_len = len;
+    uint32_t room = capsule_len / (uint32_t)sizeof(struct fl_nvme_keyed_sgl);
+    uint32_t nr = FL_MIN(max_pieces, room);
+
+    h->capsule_len = capsule_len;
+    nr = FL_MIN(nr, (uint32_t)FL_NVME_RDMA_MAX_PIECES);
+    h->max_pieces = FL_MAX(nr, 1u);
 }
 
 static size_t piece_len(const struct iovec *iov, size_t skip, size_t left)
@@ -95,8 +100,8 @@ static bool put_in_capsule(struct fl_rdma_host *h, struct fl_request *req, struc
 
     if (req->to_host || req->data_len > h->capsule_len)
         return false;
-    nr = pieces(req, iov, SGE_MAX - 1);
-    if (nr > SGE_MAX - 1)
+    nr = pieces(req, iov, h->max_sge - 1);
+    if (nr > h->max_sge - 1)
         return false;
     for (uint32_t i = 0; i < nr; i++) {
         struct ibv_mr *mr = fl_rdma_find(&h->keys, iov[i].iov_base, iov[i].iov_len);
@@ -111,6 +116,28 @@ static bool put_in_capsule(struct fl_rdma_host *h, struct fl_request *req, struc
     return true;
 }
 
+/* Several pieces, each within memory that is registered: their descriptors follow the command. How many; 0:
+ * not so. */
+static uint32_t describe_pieces(struct fl_rdma_host *h, struct fl_request *req)
+{
+    struct fl_nvme_keyed_sgl *sgl = h->capsules[req->slot].pieces;
+    struct iovec iov[FL_NVME_RDMA_MAX_PIECES];
+    uint32_t nr = h->max_pieces > 1 ? pieces(req, iov, h->max_pieces) : 0;
+
+    if (nr < 2 || nr > h->max_pieces)
+        return 0;
+    for (uint32_t i = 0; i < nr; i++) {
+        struct ibv_mr *mr = fl_rdma_find(&h->keys, iov[i].iov_base, iov[i].iov_len);
+
+        if (!mr || iov[i].iov_len > FL_NVME_RDMA_MAX_DATA)
+            return 0;
+        fl_nvme_rdma_sgl_piece(&sgl[i], (uintptr_t)iov[i].iov_base, (uint32_t)iov[i].iov_len, mr->rkey);
+    }
+    fl_nvme_rdma_sgl_pieces(&req->pdu.sqe, nr);
+    return nr;
+}
+
+/* One descriptor; pieces that have none of their own are put together. */
 static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
     struct fl_request *req = slot->req;
@@ -136,21 +163,25 @@ static void send_capsule(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
     struct fl_request *req = slot->req;
     struct ibv_sge sge[SGE_MAX];
-    uint32_t nr_sge = 1;
+    uint32_t nr_sge = 1, nr_pieces = 0;
     struct ibv_send_wr *bad, wr = {.wr_id = WR_SIGNAL, .sg_list = sge, .opcode = IBV_WR_SEND};
 
     if (!req->data_len)
         fl_nvme_rdma_sgl_none(&req->pdu.sqe);
-    else if (!put_in_capsule(h, req, sge, &nr_sge) && describe(h, slot) < 0)
-        return;
+    else if (!put_in_capsule(h, req, sge, &nr_sge)) {
+        nr_pieces = describe_pieces(h, req);
+        if (!nr_pieces && describe(h, slot) < 0)
+            return;
+    }
     sge[0] = (struct ibv_sge){.addr = (uintptr_t)&req->pdu.sqe, .length = sizeof(req->pdu.sqe)};
-    if (nr_sge == 1) {
+    if (nr_sge == 1 && !nr_pieces) {
         wr.send_flags = IBV_SEND_INLINE;
         if (++h->unsignaled >= SIGNAL_EVERY)
             wr.send_flags |= IBV_SEND_SIGNALED;
     } else {
-        h->sqes[req->slot] = req->pdu.sqe;
-        sge[0].addr = (uintptr_t)&h->sqes[req->slot];
+        h->capsules[req->slot].sqe = req->pdu.sqe;
+        sge[0].addr = (uintptr_t)&h->capsules[req->slot];
+        sge[0].length += nr_pieces * (uint32_t)sizeof(struct fl_nvme_keyed_sgl);
         sge[0].lkey = h->recv_mr->lkey;
         wr.wr_id = (uint64_t)req->slot << WR_BITS | WR_SEND;
         wr.send_flags = IBV_SEND_SIGNALED;
@@ -163,8 +194,14 @@ static void send_capsule(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
         h->unsignaled = 0;
     }
     h->nr_sends++;
+    h->nr_out++;
     if (ibv_post_send(h->id->qp, &wr, &bad))
         fl_rdma_host_broken(h, -EIO, "a command could not be posted");
+}
+
+static bool may_send(const struct fl_rdma_host *h)
+{
+    return h->nr_sends < h->sends_max && h->nr_out < h->max_out;
 }
 
 void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_request *req)
@@ -175,7 +212,7 @@ void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_request *req)
     req->cid = (uint16_t)((uint32_t)slot->generation++ << h->slot_bits | req->slot);
     req->pdu.sqe.cid = le16_of(req->cid);
     slot->answered = slot->sending = false;
-    if (fl_unlikely(h->nr_sends >= h->sends_max || !fl_list_empty(&h->tx_wait)))
+    if (fl_unlikely(!may_send(h) || !fl_list_empty(&h->tx_wait)))
         fl_list_add_tail(&h->tx_wait, &req->link);
     else
         send_capsule(h, slot);
@@ -212,13 +249,14 @@ static int take_response(struct fl_rdma_host *h, uint32_t recv, uint32_t len)
         return h->err.code;
     slot->req->cqe = cqe;
     slot->answered = true;
+    h->nr_out--;
     finish(h, slot);
     return h->err.code;
 }
 
 static void pump(struct fl_rdma_host *h)
 {
-    while (h->nr_sends < h->sends_max && !fl_list_empty(&h->tx_wait) && !h->err.code) {
+    while (may_send(h) && !fl_list_empty(&h->tx_wait) && !h->err.code) {
         struct fl_request *req = FL_LIST_ENTRY(fl_list_pop(&h->tx_wait), struct fl_request, link);
 
         fl_list_init(&req->link);

@@ -57,7 +57,7 @@ static int rdma_listen_(const struct fl_listen_options *options, struct fl_liste
     if (!l)
         return fl_error_set(err, -ENOMEM, "no memory for a listener");
     l->options = *options;
-    l->lib = &fl_rdma_soft;
+    l->lib = options->rdma ? options->rdma : &fl_rdma_soft;
     l->channel = l->lib->cm->create_event_channel();
     if (!l->channel) {
         r = failed(&addr, "event channel", err);

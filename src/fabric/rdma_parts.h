@@ -33,11 +33,13 @@ enum { WR_RECV, WR_READ, WR_SEND, WR_BITS = 2 };
 
 struct slot {
     struct fl_cmd cmd;
-    struct slot *next_free;
+    struct slot *next; /* free, or waiting for places in the send queue */
     enum slot_state state;
     struct fl_nvme_rdma_data sgl;
-    int recv;           /* the receive that its capsule lies in, -1: given back */
-    struct ibv_mr *own; /* of data that belongs to no range */
+    struct fl_nvme_rdma_piece *pieces; /* of sgl, where there are several */
+    uint32_t nr_places;                /* that it has in the send queue */
+    int recv;                          /* the receive that its capsule lies in, -1: given back */
+    struct ibv_mr *own;                /* of data that belongs to no range */
 };
 
 struct rdma_conn {
@@ -71,8 +73,14 @@ struct rdma_conn {
     size_t recv_mem_len;
     struct ibv_mr *recv_mr;
     uint32_t nr_recv, recv_stride, capsule_len;
+    uint16_t qid; /* as the host's REQ says */
     struct slot *slots, *free;
+    struct fl_nvme_rdma_piece
+        *pieces; /* FL_NVME_RDMA_MAX_PIECES a slot; pages that were never used cost nothing */
     uint32_t nr_slots, nr_active, nr_sending;
+    /* Places in the send queue: two a slot, for a command whose data lies in one piece never waits. */
+    uint32_t nr_places;
+    struct slot *place_head, *place_tail; /* wait for some, in order */
     struct {
         uint32_t recv, len;
     } * waiting; /* ring of nr_recv */

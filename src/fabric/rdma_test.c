@@ -1,134 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both ends of NVMe/RDMA in one process: the target does what the script says (test_script.h). */
-#include "base/unit.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include "base/clock.h"
-#include "fabric/rdma_host.h"
-#include "fabric/test_script.h"
-#include "mem/shared.h"
-
-#define NR_REQS 8
-#define WAIT_NS (20 * FL_NS_PER_S)
-#define BUF_LEN (1u << 20)
-
-struct bed {
-    struct fl_loop *loop;
-    struct fl_listener *listener;
-    struct fl_addr addr;
-    struct script script;
-    struct fl_rdma_host *host;
-    struct fl_request reqs[NR_REQS];
-    struct iovec iov[NR_REQS][3];
-    uint8_t *buf; /* shared memory, registered once */
-    int nr_done;
-};
-
-static void done(void *user, struct fl_request *req)
-{
-    struct bed *bed = user;
-
-    bed->nr_done++;
-}
-
-static void turn(struct bed *bed)
-{
-    fl_loop_turn(bed->loop, 0);
-    if (bed->host && fl_rdma_host_step(bed->host) > 0)
-        fl_rdma_host_io(bed->host);
-}
-
-#define TURN_UNTIL(bed, condition)             \
-    do {                                       \
-        uint64_t end_ = fl_now_ns() + WAIT_NS; \
-        while (!(condition)) {                 \
-            assert_true(fl_now_ns() < end_);   \
-            turn(bed);                         \
-        }                                      \
-    } while (0)
-
-static void bed_listen(struct bed *bed)
-{
-    struct fl_listen_options o = {
-        .handler = &script_handler, .listener_user = &bed->script, .capsule_len = 4096};
-    struct fl_error err = {0};
-
-    memset(bed, 0, sizeof(*bed));
-    script_init(&bed->script, 0);
-    assert_int_equal(fl_loop_create(NULL, &bed->loop), 0);
-    assert_int_equal(fl_addr_parse("127.0.0.1", 0, &o.addr, &err), 0);
-    o.loop = bed->loop;
-    assert_int_equal(fl_rdma_transport.listen(&o, &bed->listener, &err), 0);
-    fl_rdma_transport.listener_addr(bed->listener, &bed->addr);
-    assert_int_not_equal(fl_addr_port(&bed->addr), 0);
-    bed->buf = fl_shared_alloc(2 * BUF_LEN);
-    assert_non_null(bed->buf);
-}
-
-static void bed_connect(struct bed *bed, uint16_t qid)
-{
-    struct fl_rdma_host_options o = {.addrs = &bed->addr,
-                                     .nr_addrs = 1,
-                                     .qid = qid,
-                                     .sqsize = NR_REQS,
-                                     .nr_reqs = NR_REQS,
-                                     .done = done,
-                                     .user = bed};
-    struct fl_error err = {0};
-
-    assert_int_equal(fl_rdma_host_create(&o, &bed->host, &err), 0);
-    TURN_UNTIL(bed, fl_rdma_host_step(bed->host) != 0);
-    assert_int_equal(fl_rdma_host_step(bed->host), 1);
-    for (uint32_t i = 0; i < NR_REQS; i++)
-        fl_rdma_host_bind(bed->host, &bed->reqs[i], i);
-    fl_rdma_host_set_capsule_len(bed->host, 4096);
-}
-
-static void bed_disconnect(struct bed *bed)
-{
-    if (bed->host)
-        fl_rdma_host_destroy(bed->host);
-    bed->host = NULL;
-    TURN_UNTIL(bed, bed->script.nr_closed == bed->script.nr_opened);
-    assert_int_equal(bed->script.nr_commands, bed->script.nr_released);
-    assert_int_equal(bed->script.nr_buffers, 0);
-}
-
-static void bed_free(struct bed *bed)
-{
-    bed_disconnect(bed);
-    fl_rdma_transport.unlisten(bed->listener);
-    fl_loop_destroy(bed->loop);
-    fl_shared_free(bed->buf, 2 * BUF_LEN);
-}
-
-static struct fl_request *request(struct bed *bed, int i, uint8_t opcode, uint32_t what, void *data,
-                                  uint32_t len)
-{
-    struct fl_request *req = &bed->reqs[i];
-
-    req->pdu.sqe.opcode = opcode;
-    req->pdu.sqe.cdw10 = le32_of(what);
-    req->pdu.sqe.cdw11 = le32_of(0);
-    req->pdu.sqe.cdw12 = le32_of(len);
-    bed->iov[i][0] = (struct iovec){data, len};
-    req->iov = bed->iov[i];
-    req->nr_iov = 1;
-    req->iov_skip = 0;
-    req->data_len = len;
-    req->to_host = opcode == FL_NVME_CMD_READ;
-    return req;
-}
-
-static fl_nvme_status finish(struct bed *bed, struct fl_request *req)
-{
-    fl_rdma_host_submit(bed->host, req);
-    TURN_UNTIL(bed, req->state == FL_REQUEST_IDLE);
-    return fl_nvme_cqe_status(&req->cqe);
-}
+#include "fabric/test_rdma.h"
 
 static void reads_and_writes(void **state)
 {
@@ -184,6 +56,82 @@ static void pieces(void **state)
         req->pdu.sqe.opcode = FL_NVME_CMD_WRITE;
         req->to_host = false;
         assert_int_equal(finish(&bed, req), 0);
+    }
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+    bed_free(&bed);
+}
+
+static void several_descriptors(void **state)
+{
+    static const struct {
+        uint32_t nr, type; /* pieces, and what describes them */
+    } cases[] = {{1, FL_NVME_SGL_KEYED},
+                 {2, FL_NVME_SGL_LAST_SEGMENT_OFFSET},
+                 {FL_NVME_RDMA_MAX_PIECES, FL_NVME_SGL_LAST_SEGMENT_OFFSET},
+                 {FL_NVME_RDMA_MAX_PIECES + 1, FL_NVME_SGL_KEYED}};
+    struct iovec iov[FL_NVME_RDMA_MAX_PIECES + 1];
+    struct bed bed;
+
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint32_t len = 0;
+        struct fl_request *req;
+
+        for (uint32_t k = 0; k < cases[i].nr; k++) { /* from the end to the beginning, with gaps */
+            iov[k] = (struct iovec){bed.buf + BUF_LEN - (k + 1) * 22000, 5000 + 1000 * k};
+            len += (uint32_t)iov[k].iov_len;
+        }
+        memset(bed.buf, 0, BUF_LEN);
+        for (int write = 0; write < 2; write++) {
+            req = request(&bed, 0, write ? FL_NVME_CMD_WRITE : FL_NVME_CMD_READ, 0, bed.buf, len);
+            req->iov = iov;
+            req->nr_iov = cases[i].nr;
+            assert_int_equal(finish(&bed, req), 0);
+            assert_int_equal(req->pdu.sqe.sgl.type, cases[i].type);
+            assert_int_equal(bed.script.last_sgl_len, len);
+            for (uint32_t k = 0, at = 0; k < cases[i].nr; at += (uint32_t)iov[k++].iov_len) {
+                assert_memory_equal(iov[k].iov_base, script_pattern + at, iov[k].iov_len);
+                assert_int_equal(((uint8_t *)iov[k].iov_base)[iov[k].iov_len], 0);
+            }
+        }
+    }
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+    bed_free(&bed);
+}
+
+/* More descriptors at once than the target's send queue has places for: commands wait, and none is lost. */
+static void many_descriptors(void **state)
+{
+    struct iovec iov[NR_REQS][FL_NVME_RDMA_MAX_PIECES];
+    struct bed bed;
+
+    bed_listen(&bed);
+    test_verbs.device.max_qp_wr = 2 * FL_NVME_RDMA_MAX_PIECES + 5; /* fewer than two a slot */
+    bed_connect(&bed, 1);
+    for (int round = 0; round < 50; round++) {
+        bed.nr_done = 0;
+        memset(bed.buf, 0, BUF_LEN);
+        for (int i = 0; i < NR_REQS; i++) {
+            uint32_t nr = 1 + (uint32_t)(round * 7 + i * 5) % FL_NVME_RDMA_MAX_PIECES;
+            struct fl_request *req = request(&bed, i, i & 1 ? FL_NVME_CMD_READ : FL_NVME_CMD_WRITE, 0, NULL,
+                                             nr * 4096);
+
+            for (uint32_t k = 0, at = 0; k < nr; k++, at += 4096) {
+                iov[i][k] = (struct iovec){bed.buf + (size_t)(k * NR_REQS + (uint32_t)i) * 4096, 4096};
+                if (!(i & 1))
+                    memcpy(iov[i][k].iov_base, script_pattern + at, 4096);
+            }
+            req->iov = iov[i];
+            req->nr_iov = nr;
+            fl_rdma_host_submit(bed.host, req);
+        }
+        TURN_UNTIL(&bed, bed.nr_done == NR_REQS);
+        for (int i = 0; i < NR_REQS; i++) {
+            assert_int_equal(fl_nvme_cqe_status(&bed.reqs[i].cqe), 0);
+            for (uint32_t k = 0; k < bed.reqs[i].nr_iov; k++)
+                assert_memory_equal(iov[i][k].iov_base, script_pattern + k * 4096, 4096);
+        }
     }
     assert_int_equal(bed.script.nr_wrong_data, 0);
     bed_free(&bed);
@@ -300,8 +248,13 @@ static void nobody_listens(void **state)
 
     bed_listen(&bed);
     fl_addr_set_port(&bed.addr, 1);
-    struct fl_rdma_host_options o = {
-        .addrs = &bed.addr, .nr_addrs = 1, .sqsize = 31, .nr_reqs = NR_REQS, .done = done, .user = &bed};
+    struct fl_rdma_host_options o = {.lib = &test_lib,
+                                     .addrs = &bed.addr,
+                                     .nr_addrs = 1,
+                                     .sqsize = 31,
+                                     .nr_reqs = NR_REQS,
+                                     .done = done,
+                                     .user = &bed};
     assert_int_equal(fl_rdma_host_create(&o, &bed.host, &err), 0);
     TURN_UNTIL(&bed, fl_rdma_host_step(bed.host) != 0);
     assert_int_equal(fl_rdma_host_err(bed.host)->code, -ECONNREFUSED);
@@ -314,8 +267,13 @@ static void rejected_by_the_target(void **state)
     struct bed bed;
 
     bed_listen(&bed);
-    struct fl_rdma_host_options o = {
-        .addrs = &bed.addr, .nr_addrs = 1, .sqsize = 32, .nr_reqs = NR_REQS, .done = done, .user = &bed};
+    struct fl_rdma_host_options o = {.lib = &test_lib,
+                                     .addrs = &bed.addr,
+                                     .nr_addrs = 1,
+                                     .sqsize = 32,
+                                     .nr_reqs = NR_REQS,
+                                     .done = done,
+                                     .user = &bed};
     assert_int_equal(fl_rdma_host_create(&o, &bed.host, &err), 0); /* an admin queue of 33 entries */
     TURN_UNTIL(&bed, fl_rdma_host_step(bed.host) != 0);
     assert_non_null(strstr(fl_rdma_host_err(bed.host)->text, "submission queue"));
@@ -323,23 +281,13 @@ static void rejected_by_the_target(void **state)
     bed_free(&bed);
 }
 
-/* A UDP port and a hub that no other test has */
-static int use_own_port(void **state)
-{
-    char text[64];
-
-    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
-    setenv("FARLANE_ROCE_PORT", text, 1);
-    snprintf(text, sizeof(text), "farlane-test-%d", (int)getpid());
-    setenv("FARLANE_HUB", text, 1);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_and_writes),
         cmocka_unit_test(pieces),
+        cmocka_unit_test(several_descriptors),
+        cmocka_unit_test(many_descriptors),
         cmocka_unit_test(many),
         cmocka_unit_test(host_goes),
         cmocka_unit_test(host_goes_at_once),

@@ -43,10 +43,10 @@ static int check_io_ctrl(const struct fl_nvme_id_ctrl *id, uint32_t kato_ms, str
         return fl_error_set(err, -EPROTO,
                             "the controller's responses are too small for a completion (IORCSZ is 0)");
     if (le16_get(id->icdoff))
-        return fl_error_set(
-            err, -EPROTO,
-            "the controller wants in-capsule data at an offset (ICDOFF is %u); over TCP it must be 0",
-            le16_get(id->icdoff));
+        return fl_error_set(err, -EPROTO,
+                            "the controller wants in-capsule data at an offset (ICDOFF is %u), which this "
+                            "host does not support",
+                            le16_get(id->icdoff));
     if (!le16_get(id->maxcmd))
         return fl_error_set(err, -EPROTO, "the controller allows no command at all (MAXCMD is 0)");
     if ((id->sqes & 0xf) > 6 || id->sqes >> 4 < 6 || (id->cqes & 0xf) > 4 || id->cqes >> 4 < 4)
@@ -102,6 +102,7 @@ int fl_identify_ctrl(const struct fl_nvme_id_ctrl *id, uint16_t cntlid, const ch
     f->capsule_len = discovery ? 0
                                : (uint32_t)FL_MIN((uint64_t)le32_get(id->ioccsz) * 16 - 64,
                                                   (uint64_t)FL_REMOTE_MAX_XFER);
+    f->max_pieces = id->msdbd ? id->msdbd : UINT32_MAX; /* 0: no limit */
     f->nr_entries = fl_nvme_cap_nr_entries(f->cap);
     f->max_cmds = le16_get(id->maxcmd);
     f->oaes = le32_get(id->oaes);

@@ -163,7 +163,7 @@ static void connected(struct fl_link *l, struct fl_request *req)
     }
     l->cntlid = fl_nvmf_connect_cntlid(&req->cqe);
     if (l->rdma)
-        fl_rdma_host_set_capsule_len(l->rdma, l->capsule_len);
+        fl_rdma_host_set_limits(l->rdma, l->capsule_len, l->max_pieces);
     l->host.capsule_len = l->capsule_len;
     l->host.ops = &ready_ops;
     l->state = FL_LINK_READY;
@@ -255,11 +255,14 @@ int fl_link_start(struct fl_link *l, const struct fl_link_options *o, const stru
                                              .guess = o->qid != 0};
     int r;
 
-    *l = (struct fl_link){.fd = -1,
-                          .serial = l->serial + 1,
-                          .ops = ops,
-                          .timeout_ms = o->timeout_ms,
-                          .capsule_len = o->capsule_len};
+    *l = (struct fl_link){
+        .fd = -1,
+        .serial = l->serial + 1,
+        .ops = ops,
+        .timeout_ms = o->timeout_ms,
+        /* RDMA's admin queues have no data in capsules (transport specification 1.0, 3.3) */
+        .capsule_len = o->rdma && !o->qid ? 0 : o->capsule_len,
+        .max_pieces = o->max_pieces};
     if (fl_nvmf_connect_data_encode(&l->connect_data, o->hostid, o->cntlid, o->subnqn, o->hostnqn) < 0)
         return fl_error_set(&l->err, -EINVAL, "an NQN is empty or too long");
     l->deadline_ns = now_ns + o->timeout_ms * FL_NS_PER_MS;

@@ -37,6 +37,7 @@ struct fl_link_options {
     uint32_t nr_reqs; /* slots of the owner: 0..nr_reqs-1 */
     uint32_t max_data_len;
     uint32_t capsule_len; /* in-capsule data at most, once connected */
+    uint32_t max_pieces;  /* RDMA: descriptors behind a command at most (MSDBD); 0: one, in the command */
     uint32_t timeout_ms;  /* until READY */
     uint32_t rx_cap;      /* receive buffer; 0: default */
     const uint8_t *hostid;
@@ -60,7 +61,7 @@ struct fl_link {
     struct fl_dial dial;
     const struct fl_link_ops *ops;
     uint64_t deadline_ns;
-    uint32_t timeout_ms, capsule_len;
+    uint32_t timeout_ms, capsule_len, max_pieces;
     uint16_t cntlid;      /* the controller's answer to Connect */
     uint16_t nvme_status; /* Connect was refused with it */
     struct fl_request connect_req;

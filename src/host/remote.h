@@ -41,6 +41,7 @@ struct fl_remote_facts {
     char model[41], serial[21], firmware[9], subnqn[FL_NQN_LEN];
     uint32_t max_xfer;    /* bytes of one command */
     uint32_t capsule_len; /* in-capsule data of I/O queues */
+    uint32_t max_pieces;  /* descriptors of one command */
     uint32_t nr_entries;  /* of an I/O queue at most */
     uint32_t max_cmds;    /* MAXCMD; 0: not said */
     uint32_t nr_queues;   /* I/O queues granted */

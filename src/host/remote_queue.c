@@ -114,6 +114,7 @@ static void start_connect(struct fl_remote_queue *q, uint32_t epoch, uint64_t no
     pthread_mutex_lock(&r->lock);
     o.cntlid = r->facts.cntlid;
     o.capsule_len = r->facts.capsule_len;
+    o.max_pieces = r->facts.max_pieces;
     o.max_data_len = r->facts.max_xfer;
     pthread_mutex_unlock(&r->lock);
     q->epoch = epoch;

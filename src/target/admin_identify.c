@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "target/core.h"
+#include "wire/nvme_rdma.h"
 
 #define FIRMWARE "0.1.0"
 
@@ -24,7 +25,7 @@ static void fill_discovery(const struct fl_tctrl *ctrl, struct fl_nvme_id_ctrl *
     id->dctype = 1; /* direct discovery controller */
 }
 
-static void fill_io(const struct fl_tctrl *ctrl, struct fl_nvme_id_ctrl *id)
+static void fill_io(const struct fl_tctrl *ctrl, bool keyed_sgl, struct fl_nvme_id_ctrl *id)
 {
     const struct fl_target_options *o = &ctrl->target->options;
 
@@ -48,6 +49,12 @@ static void fill_io(const struct fl_tctrl *ctrl, struct fl_nvme_id_ctrl *id)
     id->ioccsz = le32_of((uint32_t)(sizeof(struct fl_nvme_sqe) + (uint64_t)o->capsule_len) / 16);
     id->iorcsz = le32_of(sizeof(struct fl_nvme_cqe) / 16);
     id->ofcs = le16_of(FL_NVME_OFCS_DISCONNECT);
+    if (keyed_sgl) { /* that many descriptors may follow a command in its capsule */
+        int64_t room = o->capsule_len / (int64_t)sizeof(struct fl_nvme_keyed_sgl);
+
+        room = FL_MIN(room, (int64_t)FL_NVME_RDMA_MAX_PIECES);
+        id->msdbd = (uint8_t)FL_MAX(room, (int64_t)1);
+    }
 }
 
 static fl_nvme_status id_ctrl(struct request *r)
@@ -77,7 +84,7 @@ static fl_nvme_status id_ctrl(struct request *r)
     if (ctrl->ss->discovery)
         fill_discovery(ctrl, id);
     else
-        fill_io(ctrl, id);
+        fill_io(ctrl, r->keyed_sgl, id);
     return FL_NVME_SC_SUCCESS;
 }
 

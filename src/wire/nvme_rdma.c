@@ -101,6 +101,19 @@ static fl_nvme_status take_offset(const struct fl_nvme_sgl *sgl, uint32_t capsul
     return 0;
 }
 
+static fl_nvme_status take_segment(const struct fl_nvme_sgl *sgl, uint32_t capsule_len,
+                                   struct fl_nvme_rdma_data *data)
+{
+    uint32_t len = le32_get(sgl->len);
+
+    if (le64_get(sgl->addr))
+        return FL_NVME_SC_SGL_INVALID_OFFSET;
+    if (!len || len % sizeof(struct fl_nvme_keyed_sgl) || len > capsule_len)
+        return FL_NVME_SC_SGL_INVALID_SEGMENT;
+    data->nr_pieces = len / (uint32_t)sizeof(struct fl_nvme_keyed_sgl);
+    return 0;
+}
+
 fl_nvme_status fl_nvme_rdma_data_decode(const struct fl_nvme_sqe *sqe, uint32_t capsule_len,
                                         struct fl_nvme_rdma_data *data)
 {
@@ -114,9 +127,11 @@ fl_nvme_status fl_nvme_rdma_data_decode(const struct fl_nvme_sqe *sqe, uint32_t 
     case FL_NVME_SGL_KEYED_INVALIDATE:
         data->len = le24_get(keyed->len);
         data->addr = le64_get(keyed->addr);
-        data->key = le32_get(keyed->key);
+        data->key = data->invalidate_key = le32_get(keyed->key);
         data->invalidate = data->len && sqe->sgl.type == FL_NVME_SGL_KEYED_INVALIDATE;
         return 0;
+    case FL_NVME_SGL_LAST_SEGMENT_OFFSET:
+        return take_segment(&sqe->sgl, capsule_len, data);
     case FL_NVME_SGL_DATA_BLOCK: /* a descriptor that was left zero, with commands that have no data */
         if (!le32_get(sqe->sgl.len))
             return 0;
@@ -125,6 +140,31 @@ fl_nvme_status fl_nvme_rdma_data_decode(const struct fl_nvme_sqe *sqe, uint32_t 
         break;
     }
     return FL_NVME_SC_SGL_INVALID_TYPE;
+}
+
+fl_nvme_status fl_nvme_rdma_pieces_decode(const void *behind_sqe, uint32_t max,
+                                          struct fl_nvme_rdma_data *data, struct fl_nvme_rdma_piece *pieces)
+{
+    const struct fl_nvme_keyed_sgl *sgl = behind_sqe;
+
+    if (data->nr_pieces > max)
+        return FL_NVME_SC_SGL_INVALID_COUNT;
+    for (uint32_t i = 0; i < data->nr_pieces; i++, sgl++) {
+        struct fl_nvme_rdma_piece *p = &pieces[i];
+
+        if (sgl->type != FL_NVME_SGL_KEYED && sgl->type != FL_NVME_SGL_KEYED_INVALIDATE)
+            return FL_NVME_SC_SGL_INVALID_TYPE;
+        *p = (struct fl_nvme_rdma_piece){
+            .addr = le64_get(sgl->addr), .len = le24_get(sgl->len), .key = le32_get(sgl->key)};
+        if (p->len > UINT32_MAX - data->len)
+            return FL_NVME_SC_SGL_INVALID_DATA;
+        data->len += p->len;
+        if (p->len && sgl->type == FL_NVME_SGL_KEYED_INVALIDATE) { /* of several the last counts (3.6) */
+            data->invalidate = true;
+            data->invalidate_key = p->key;
+        }
+    }
+    return 0;
 }
 
 void fl_nvme_rdma_sgl_none(struct fl_nvme_sqe *sqe)
@@ -137,10 +177,19 @@ void fl_nvme_rdma_sgl_capsule(struct fl_nvme_sqe *sqe, uint32_t len)
     sqe->sgl = (struct fl_nvme_sgl){.len = le32_of(len), .type = FL_NVME_SGL_OFFSET};
 }
 
+void fl_nvme_rdma_sgl_piece(struct fl_nvme_keyed_sgl *sgl, uint64_t addr, uint32_t len, uint32_t key)
+{
+    *sgl = (struct fl_nvme_keyed_sgl){
+        .addr = le64_of(addr), .len = le24_of(len), .key = le32_of(key), .type = FL_NVME_SGL_KEYED};
+}
+
 void fl_nvme_rdma_sgl_keyed(struct fl_nvme_sqe *sqe, uint64_t addr, uint32_t len, uint32_t key)
 {
-    struct fl_nvme_keyed_sgl *keyed = (struct fl_nvme_keyed_sgl *)&sqe->sgl;
+    fl_nvme_rdma_sgl_piece((struct fl_nvme_keyed_sgl *)&sqe->sgl, addr, len, key);
+}
 
-    *keyed = (struct fl_nvme_keyed_sgl){
-        .addr = le64_of(addr), .len = le24_of(len), .key = le32_of(key), .type = FL_NVME_SGL_KEYED};
+void fl_nvme_rdma_sgl_pieces(struct fl_nvme_sqe *sqe, uint32_t nr)
+{
+    sqe->sgl = (struct fl_nvme_sgl){.len = le32_of(nr * (uint32_t)sizeof(struct fl_nvme_keyed_sgl)),
+                                    .type = FL_NVME_SGL_LAST_SEGMENT_OFFSET};
 }

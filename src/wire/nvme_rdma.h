@@ -87,27 +87,47 @@ int fl_nvme_rdma_rej_decode(const void *private_data, size_t len, uint16_t *sts)
 
 /* Where a command's data is. */
 struct fl_nvme_rdma_data {
-    uint32_t len; /* 0: none, and nothing else counts */
+    uint32_t len; /* 0: none, and nothing else counts (but nr_pieces) */
     bool in_capsule;
     uint32_t offset; /* in the capsule, behind the SQE */
     uint64_t addr;   /* else the host's memory */
     uint32_t key;
-    bool invalidate; /* the host wants the response to come as SEND with Invalidate of that key */
+    bool invalidate; /* the host wants the response to come as SEND with Invalidate of invalidate_key */
+    uint32_t invalidate_key;
+    uint32_t nr_pieces; /* not 0: so many keyed descriptors lie behind the SQE: fl_nvme_rdma_pieces_decode */
+};
+
+struct fl_nvme_rdma_piece {
+    uint64_t addr;
+    uint32_t len, key;
 };
 
 /*
  * capsule_len: bytes that came behind the SQE. 0, or the status to complete the command with: a descriptor of
- * another type or sub type, or data that is not all within the capsule. Segments of descriptors are not
- * taken: a controller whose MSDBD is 1 is sent none.
+ * another type or sub type, or data or descriptors that are not all within the capsule. Of segments only the
+ * last one is taken, and only right behind the SQE (RDMA transport specification 1.0, 3.3; base specification
+ * 2.0, "Data and SGL Locations within a Command Capsule").
  */
 fl_nvme_status fl_nvme_rdma_data_decode(const struct fl_nvme_sqe *sqe, uint32_t capsule_len,
                                         struct fl_nvme_rdma_data *data);
+
+/*
+ * The data->nr_pieces descriptors of such a command, which begin at behind_sqe; pieces has room for max
+ * (MSDBD). data->len becomes their sum, and the key to invalidate the last one that asks for it. 0, or a
+ * status: too many of them, or one that is not keyed.
+ */
+fl_nvme_status fl_nvme_rdma_pieces_decode(const void *behind_sqe, uint32_t max,
+                                          struct fl_nvme_rdma_data *data, struct fl_nvme_rdma_piece *pieces);
 
 /* The host's side. */
 void fl_nvme_rdma_sgl_none(struct fl_nvme_sqe *sqe);
 void fl_nvme_rdma_sgl_capsule(struct fl_nvme_sqe *sqe, uint32_t len);
 void fl_nvme_rdma_sgl_keyed(struct fl_nvme_sqe *sqe, uint64_t addr, uint32_t len, uint32_t key);
+/* nr descriptors follow the SQE, each set by the second. */
+void fl_nvme_rdma_sgl_pieces(struct fl_nvme_sqe *sqe, uint32_t nr);
+void fl_nvme_rdma_sgl_piece(struct fl_nvme_keyed_sgl *sgl, uint64_t addr, uint32_t len, uint32_t key);
 
-#define FL_NVME_RDMA_MAX_DATA 0xffffffu /* of one keyed descriptor */
+#define FL_NVME_RDMA_MAX_PIECES 16        /* that our controllers take (MSDBD), and our hosts send */
+#define FL_NVME_RDMA_MAX_DATA   0xffffffu /* of one keyed descriptor */
 
 #endif

@@ -230,10 +230,16 @@ static void other_types(void **state)
                             "5a",
                             0, &data),
                      FL_NVME_SC_SGL_INVALID_TYPE);
-    assert_int_equal(decode("0000000000000000"
+    assert_int_equal(decode("0000000000000000" /* a segment that is not the last */
                             "20000000"
                             "000000"
-                            "31",
+                            "21",
+                            32, &data),
+                     FL_NVME_SC_SGL_INVALID_TYPE);
+    assert_int_equal(decode("0000000000000000" /* and one in the host's memory */
+                            "20000000"
+                            "000000"
+                            "30",
                             32, &data),
                      FL_NVME_SC_SGL_INVALID_TYPE);
     assert_int_equal(decode("0000000000000000"
@@ -244,11 +250,94 @@ static void other_types(void **state)
                      FL_NVME_SC_SGL_INVALID_TYPE);
 }
 
+#define PIECE_1        \
+    "0010203040506070" \
+    "563412"           \
+    "efbeadde"         \
+    "40"
+#define PIECE_2        \
+    "0000000000000100" \
+    "000200"           \
+    "01000000"         \
+    "4f"
+#define PIECE_3        \
+    "0000000000000200" \
+    "000000"           \
+    "02000000"         \
+    "4f"
+
+static void several_pieces(void **state)
+{
+    struct fl_nvme_rdma_piece pieces[3];
+    struct fl_nvme_rdma_data data;
+    struct fl_nvme_keyed_sgl sgl;
+    struct fl_nvme_sqe sqe = {0};
+    uint8_t behind[48], want[16];
+
+    literal(behind, 48, PIECE_1 PIECE_2 PIECE_3);
+    assert_int_equal(decode("0000000000000000"
+                            "30000000"
+                            "000000"
+                            "31",
+                            48, &data),
+                     0);
+    assert_int_equal(data.nr_pieces, 3);
+    assert_int_equal(fl_nvme_rdma_pieces_decode(behind, 3, &data, pieces), 0);
+    assert_int_equal(data.len, 0x123456 + 512);
+    assert_int_equal(pieces[0].addr, 0x7060504030201000);
+    assert_int_equal(pieces[0].len, 0x123456);
+    assert_int_equal(pieces[0].key, 0xdeadbeef);
+    assert_int_equal(pieces[1].len, 512);
+    assert_true(data.invalidate);
+    assert_int_equal(data.invalidate_key, 1); /* that of no bytes does not count */
+    data.len = 0;
+    assert_int_equal(fl_nvme_rdma_pieces_decode(behind, 2, &data, pieces), FL_NVME_SC_SGL_INVALID_COUNT);
+    behind[31] = FL_NVME_SGL_OFFSET;
+    assert_int_equal(fl_nvme_rdma_pieces_decode(behind, 3, &data, pieces), FL_NVME_SC_SGL_INVALID_TYPE);
+
+    assert_int_equal(decode("1000000000000000"
+                            "10000000"
+                            "000000"
+                            "31",
+                            48, &data),
+                     FL_NVME_SC_SGL_INVALID_OFFSET);
+    assert_int_equal(decode("0000000000000000"
+                            "40000000"
+                            "000000"
+                            "31",
+                            48, &data),
+                     FL_NVME_SC_SGL_INVALID_SEGMENT);
+    assert_int_equal(decode("0000000000000000"
+                            "00000000"
+                            "000000"
+                            "31",
+                            48, &data),
+                     FL_NVME_SC_SGL_INVALID_SEGMENT);
+    assert_int_equal(decode("0000000000000000"
+                            "18000000"
+                            "000000"
+                            "31",
+                            48, &data),
+                     FL_NVME_SC_SGL_INVALID_SEGMENT);
+
+    fl_nvme_rdma_sgl_pieces(&sqe, 3);
+    literal(want, 16,
+            "0000000000000000"
+            "30000000"
+            "000000"
+            "31");
+    assert_memory_equal(&sqe.sgl, want, 16);
+    fl_nvme_rdma_sgl_piece(&sgl, 0x7060504030201000, 0x123456, 0xdeadbeef);
+    literal(want, 16, PIECE_1);
+    assert_memory_equal(&sgl, want, 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(literal_req), cmocka_unit_test(req_refused), cmocka_unit_test(literal_rep_and_rej),
-        cmocka_unit_test(keyed),       cmocka_unit_test(in_capsule),  cmocka_unit_test(other_types),
+        cmocka_unit_test(several_pieces),      cmocka_unit_test(literal_req), cmocka_unit_test(req_refused),
+        cmocka_unit_test(literal_rep_and_rej), cmocka_unit_test(keyed),       cmocka_unit_test(in_capsule),
+        cmocka_unit_test(other_types),
     };
     return cmocka_run_group_tests_name("nvme_rdma", tests, NULL, NULL);
 }

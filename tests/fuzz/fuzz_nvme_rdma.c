@@ -31,6 +31,7 @@ static void private_data(const uint8_t *data, size_t len)
 
 static void descriptor(const uint8_t *data, size_t len)
 {
+    struct fl_nvme_rdma_piece pieces[FL_NVME_RDMA_MAX_PIECES];
     struct fl_nvme_rdma_data out;
     struct fl_nvme_sqe sqe;
     uint32_t capsule_len;
@@ -39,6 +40,15 @@ static void descriptor(const uint8_t *data, size_t len)
         return;
     memcpy(&sqe, data, sizeof(sqe));
     memcpy(&capsule_len, data + sizeof(sqe), sizeof(capsule_len));
+    if (!fl_nvme_rdma_data_decode(&sqe, (uint32_t)(len - sizeof(sqe)), &out) && out.nr_pieces) {
+        uint64_t sum = 0;
+
+        if (fl_nvme_rdma_pieces_decode(data + sizeof(sqe), FL_NVME_RDMA_MAX_PIECES, &out, pieces))
+            return;
+        for (uint32_t i = 0; i < out.nr_pieces; i++)
+            sum += pieces[i].len;
+        assert(out.nr_pieces <= FL_NVME_RDMA_MAX_PIECES && sum == out.len && !out.in_capsule);
+    }
     if (fl_nvme_rdma_data_decode(&sqe, capsule_len, &out) || !out.len)
         return;
     if (out.in_capsule)
