@@ -8,8 +8,14 @@ clean_up() { ask t_netem; }
 
 # The programs on this side: as an ordinary user, where that is not what we are already
 user=(); [ "$(id -u)" != 0 ] || ! setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-late=
-fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$late$VERBS" FARLANE_RNIC=only "$@" </dev/null; }
+late= late_there=()
+fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$late$VERBS" LATE_FILE="$L/late/again" FARLANE_RNIC=only "$@" </dev/null; }
+late() { # on: neither end's second connect comes before the other's second listen; off
+  late= late_there=()
+  [ "$1" = on ] || return 0
+  mkdir -p -m 777 "$L/late"; rm -f "$L/late/again"
+  late=$LATE: late_there=(env LD_PRELOAD=/lab/late.so LATE_FILE=/lab/late/again)
+}
 device=$(fl ibv_devinfo -v 2>/dev/null | awk '/hca_id/ {d = $2} /::ffff:10\.77/ {print d; exit}')
 gid_here() { # 4|6
   local re='^::ffff:'; [ "$1" = 4 ] || re='^fd77:'
@@ -22,18 +28,13 @@ mtu() { # of the wire: 1500 makes the path MTU 1024, 4200 makes it 4096
 listens_here() { grep -qhE '^ *[0-9]+: [0-9A-F]+:4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || { [ "$1" = cm ] && [ $(($(now) - served_at)) -gt 700 ]; }; }
 
 they_serve() { # SERVER -- CLIENT: the first in the guest, the second here
-  local r q i
+  local r=0 q=0
   split "$@"
-  for i in 1 2 3 4; do
-    r=0 q=0
-    echo "--- rxe: ${server[*]}"; echo "--- farlane: ${client[*]}"
-    ask t_serve "${server[@]}" || fail "rxe: ${server[*]}"
-    fl "${client[@]}" >"$L/called" 2>&1 || r=$?
-    cat "$L/called"
-    # perftest's second connect came too early all the same
-    if [ $r = 0 ] || [ -z "$late" ] || ! grep -q 'RDMA_CM_EVENT_REJECTED; error: 8' "$L/called"; then break; fi
-    ask t_end
-  done
+  echo "--- rxe: ${server[*]}"; echo "--- farlane: ${client[*]}"
+  ask t_serve "${late_there[@]}" "${server[@]}" || fail "rxe: ${server[*]}"
+  fl "${client[@]}" >"$L/called" 2>&1 || r=$?
+  cat "$L/called"
+  [ $r = 0 ] || ask t_end
   ask t_served || q=$?
   [ $r = 0 ] && [ $q = 0 ] || fail "farlane's client ended with $r, rxe's server with $q: ${client[*]}"
 }
@@ -44,7 +45,7 @@ we_serve() { # SERVER -- CLIENT: the first here, the second in the guest
   fl "${server[@]}" >"$L/served" 2>&1 & pid=$!
   served_at=$(now)
   until_true 10 listens_here "$wait_for" || { cat "$L/served"; fail "farlane: ${server[*]} does not listen"; }
-  ask t_run "${client[@]}" || r=$?
+  ask t_run "${late_there[@]}" "${client[@]}" || r=$?
   wait $pid || q=$?
   cat "$L/served"
   [ $r = 0 ] && [ $q = 0 ] || fail "rxe's client ended with $r, farlane's server with $q: ${client[*]}"
@@ -79,10 +80,10 @@ perftest() { # PROGRAM OPTIONS: both roles, both MTUs, with and without the conn
     they_serve "$p" -F -x "$(ask t_gid 4)" -m $m "$@" -- "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" $there
     we_serve "$p" -F -d "$device" -x "$(gid_here 4)" -m $m "$@" -- "$p" -F -x "$(ask t_gid 4)" -m $m "$@" $here
     wait_for=cm
-    late=$LATE:
-    they_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $there
-    late=
-    we_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $here
+    late on; they_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $there
+    late on; we_serve "$p" -F -R "$@" -- "$p" -F -R "$@" $here
+    [ -e "$L/late/again" ] || fail "late_connect.c is not in effect"
+    late off
   done
 }
 check_write_bw() { perftest ib_write_bw -n 20; }
