@@ -3,6 +3,7 @@
 # judge.sh [-m] GROUP [CHECK...]: run a group of checks, or some of it, and tell each one's result.
 #   GROUP: host-6.1, host-6.12    a Linux host against farlane serve
 #          nvmet-6.1, nvmet-6.12  farlane's host against Linux's nvmet
+#          host-rdma-6.1, nvmet-rdma-6.1, ...-6.12   the same over RDMA: Linux's rxe and farlane's software RNIC
 #          rxe-6.1, rxe-6.12      Linux's rxe and farlane's software RNIC (the drop-in library)
 #          wire                   farlane with itself, judged by tshark
 #   -m     one check for meson: the group runs once for all of its checks that one meson asks for
@@ -16,11 +17,12 @@ VERBS=${VERBS:-$TOP/build/src/preload/libfarlane-verbs.so}
 VMIX=${VMIX:-$TOP/build/tests/interop/vmix} LATE=${LATE:-$TOP/build/tests/interop/liblate-connect.so}
 meson=
 while getopts m o; do case $o in m) meson=1;; *) exit 2;; esac; done
-shift $((OPTIND - 1)); [ $# -ge 1 ] || { sed -n '3,13s/^# //p' "$ME"; exit 2; }
+shift $((OPTIND - 1)); [ $# -ge 1 ] || { sed -n '3,14s/^# //p' "$ME"; exit 2; }
 group=$1; shift
 skip() { echo "skipped: $*"; exit 77; }
 
 kind=${group%-6.*}
+TR=tcp; case $kind in *-rdma) TR=rdma;; esac
 [ -e "$HERE/checks/$kind.list" ] || { echo "judge.sh: no group $group"; exit 2; }
 
 # What each side of a run does: who has the checks, who answers.
@@ -31,7 +33,7 @@ with_target() { # the side that has the target
 }
 with_checks() { # the side that has the checks
   # shellcheck disable=SC2016
-  printf '%s\n' '. "$L/checks/'"$kind"'.sh"' '[ -z "${N:-}" ] || modprobe nvme-tcp' "$1" '[ -z "${N:-}" ] || dmesg -c >/dev/null' \
+  printf '%s\n' "$1" '. "$L/checks/'"$kind"'.sh"' '[ -z "${N:-}" ] || dmesg -c >/dev/null' \
     'run_checks "$L/list"; tell "done"; exit 0'
 }
 # shellcheck disable=SC2016
@@ -50,24 +52,25 @@ run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
     "$HERE/kernels.sh" -d "$LABDIR" "$v" >"$dir/kernels.log" 2>&1 || { cat "$dir/kernels.log"; skip "no kernel image of $v"; }
     o=(-i "$LABDIR/$v" -c "${CPUS:-4}");;
   esac
+  case $TR in rdma) o+=(-u 4200);; esac
   case $kind-$TARGET in
-    host-farlane) with_checks "$UP" >"$dir/g1"; with_target farlane >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
-    host-nvmet) with_checks "$UP" >"$dir/g1"; with_target nvmet >"$dir/g2"; o+=(-1 "$dir/g1" -2 "$dir/g2");;
+    host-farlane|host-rdma-farlane) with_checks "$UP" >"$dir/g1"; with_target farlane >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
+    host-nvmet|host-rdma-nvmet) with_checks "$UP" >"$dir/g1"; with_target nvmet >"$dir/g2"; o+=(-1 "$dir/g1" -2 "$dir/g2");;
     host-passthru)
       with_checks "$UP" >"$dir/g1"; with_target passthru >"$dir/g2"; o+=(-1 "$dir/g1" -2 "$dir/g2" -Q "-device nvme,serial=lab1,id=c0")
       for i in 1 2 3 4; do
         truncate -s 64M "$dir/disk$i"
         o[-1]+=" -drive file=$dir/disk$i,format=raw,if=none,id=d$i -device nvme-ns,drive=d$i,bus=c0,nsid=$i,logical_block_size=$((i % 2 ? 512 : 4096)),physical_block_size=4096"
       done;;
-    nvmet-*) with_target nvmet >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
+    nvmet-farlane|nvmet-rdma-farlane) with_target nvmet >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
     rxe-*)
       for v in "$VERBS" "$VMIX" "$LATE"; do [ -e "$v" ] || skip "no $v: build it first"; done
-      cp "$VMIX" "$dir/vmix"
+      cp "$VMIX" "$dir/vmix"; cp "$LATE" "$dir/late.so"
       with_target rxe >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-u 4200 -1 "$dir/g1" -H "$dir/h");;
     wire-*) with_checks : >"$dir/h"; o+=(-H "$dir/h");;
     *) echo "judge.sh: $group cannot judge $TARGET"; exit 2;;
   esac
-  "$HERE/lab/lab.sh" run -t "${LIMIT:-900}" -d "$dir" "${o[@]}" CHECKS="$*" FARLANE="$FARLANE" VERBS="$VERBS" VMIX="$VMIX" LATE="$LATE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
+  "$HERE/lab/lab.sh" run -t "${LIMIT:-1200}" -d "$dir" "${o[@]}" CHECKS="$*" TR="$TR" FARLANE="$FARLANE" VERBS="$VERBS" VMIX="$VMIX" LATE="$LATE" TARGET="$TARGET" >"$dir/run.log" 2>&1 || :
 }
 
 names() { sed -n 's/^\([a-z0-9-]*\):.*/\1/p' "$HERE/checks/$kind.list"; }
@@ -92,7 +95,7 @@ if [ "$meson" ]; then
   : >"$dir/told.$1"; r=0; tell_result "$dir" "$1" || r=$?
   exit $r
 fi
-dir=${KEEP:-$(mktemp -d)}
+dir=${KEEP:-$(mktemp -d)}; mkdir -p "$dir"; chmod 755 "$dir"     # rxe-* run programs as another user
 # shellcheck disable=SC2064
 [ "${KEEP:-}" ] || trap "rm -rf '$dir'" EXIT
 run_group "$dir" "$@"

@@ -23,3 +23,10 @@ dissect() { # FILE PORTS(as 4420,4421): prints what is wrong; nothing when all i
 digests_seen() { # FILE: number of good digests
   grep -cE '\[correct\]|Status: Good' "$1.pdus" || :
 }
+dissect_rdma() { # FILE ADDRESS...: the same for NVMe/RDMA; and each packet's ICRC is right
+  grep -E '^[1-9][0-9]* packets? dropped by kernel' "$1.log" || :
+  tshark -r "$1" --disable-protocol rpcordma -Y _ws.malformed 2>/dev/null | grep -vE "$KNOWN_MARKS" | head -20 || :
+  tshark -r "$1" --disable-protocol rpcordma -Y nvme-rdma -T fields -e _ws.col.Info 2>/dev/null >"$1.pdus" || :
+  [ -s "$1.pdus" ] || echo "no NVMe/RDMA in the capture"
+  python3 "$L/checks/icrc.py" "$@" | grep -v ' packets$' || :
+}

@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2154
 # A stock Linux host with nvme-cli against the target under test. Runs in guest 1; the target is asked through `ask`.
 
+[ "$TR" = tcp ] || rxe_up
+modprobe "nvme-$TR"
 hostnqn_ok=nqn.2026-01.org.example:host-ok
 t_has() { [[ " $T_HAS " == *" $1 "* ]] || skip "this target has no $1"; }
 nsdev() { # NSID [SECONDS]: the block device of that namespace, when it is there
@@ -23,7 +25,7 @@ ctrl() { # [NQN]: controller device that is connected to it
 state() { cat "/sys/class/nvme/${1##*/}/state" 2>/dev/null; }
 fabric() { # COMMAND [OPTIONS]: nvme discover or connect to the main port
   local cmd=$1; shift
-  nvme "$cmd" -t tcp -a "${ADDR:-$T_ADDR}" -s "${PORT:-4420}" "$@"
+  nvme "$cmd" -t "$TR" -a "${ADDR:-$T_ADDR}" -s "${PORT:-4420}" "$@"
 }
 connect() { # [OPTIONS]: to the main subsystem; sets c (controller) and d (namespace 1)
   fabric connect -n "$sub" "$@"
@@ -33,8 +35,8 @@ disconnect() { nvme disconnect -n "${1:-$sub}" | grep -q ' 1 controller' || fail
 clean_up() { # after each check, whatever became of it
   umount /mnt 2>/dev/null; nvme disconnect-all 2>/dev/null
   until_true 5 no_ctrl || echo "controllers left: $(ls /sys/class/nvme)"
-  [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || { modprobe -r nvme-tcp nvme-fabrics nvme nvme-core; modprobe nvme-core multipath=Y; modprobe nvme-tcp; }
-  modprobe nvme-tcp
+  [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || { modprobe -r "nvme-$TR" nvme-fabrics nvme nvme-core; modprobe nvme-core multipath=Y; modprobe "nvme-$TR"; }
+  modprobe "nvme-$TR"
 }
 no_ctrl() { [ -z "$(ls /sys/class/nvme 2>/dev/null)" ]; }
 pat() { # SEED BYTES: data that can be told apart, the same for the same seed
@@ -63,6 +65,7 @@ status_of() { # COMMAND...: the NVMe status that nvme-cli tells, without DNR and
   out=$("$@" 2>&1) && { echo 0x0; return 0; }
   st=$(grep -oiE '\(0x[0-9a-f]+\)' <<<"$out" | tail -1) && printf '0x%x\n' $(($(tr -d '()' <<<"$st") & 0x7ff)) || echo "none: $out"
 }
+digests=; [ "$TR" != tcp ] || digests="--hdr-digest --data-digest"      # RDMA has its own
 lax() { [ -z "$T_LAX" ] || echo "|$1"; }   # a status that is right too for targets that are not so strict
 want_status() { # REGEX OF STATUS COMMAND...
   local s want=$1; shift
@@ -71,9 +74,10 @@ want_status() { # REGEX OF STATUS COMMAND...
 
 check_discover() {
   fabric discover -o json >/tmp/j; cat /tmp/j
-  jq -e --arg n "$sub" --arg a "$T_ADDR" '.records[] | select(.subnqn == $n and .traddr == $a and .trsvcid == "4420" and
-    .trtype == "tcp" and .adrfam == "ipv4" and .subtype == "nvme subsystem")' /tmp/j >/dev/null || fail "the log has no right record of $sub"
-  fabric discover | grep -q 'sectype: none' || fail "sectype is not none"
+  jq -e --arg n "$sub" --arg a "$T_ADDR" --arg t "$TR" '.records[] | select(.subnqn == $n and .traddr == $a and .trsvcid == "4420" and
+    .trtype == $t and .adrfam == "ipv4" and .subtype == "nvme subsystem")' /tmp/j >/dev/null || fail "the log has no right record of $sub"
+  local re='sectype: none'; [ "$TR" = tcp ] || re='rdma_prtype: roce-v2'
+  fabric discover | grep -q "$re" || fail "the log does not say '$re'"
   fabric discover -r | od -An -tx1 | head -40 || :
 }
 
@@ -142,9 +146,9 @@ filesystem() { # NSID OPTIONS...: the whole story of a file system on that names
   e2fsck -f -n "$d"; disconnect
 }
 check_fs_ram_512() { filesystem 1 -i 1; }
-check_fs_ram_4096() { filesystem 2 -i 1 --hdr-digest --data-digest; }
+check_fs_ram_4096() { filesystem 2 -i 1 $digests; }
 check_fs_file_512() { filesystem 3 -i 4; }
-check_fs_file_4096() { filesystem 4 -i 4 --hdr-digest --data-digest; }
+check_fs_file_4096() { filesystem 4 -i 4 $digests; }
 
 check_ns_add() {
   connect -i 1
@@ -403,7 +407,7 @@ load() { # DEV SECONDS: fio that writes and checks, in the background; sets fio_
 }
 load_done() { wait $fio_pid || { cat /tmp/fio.out; fail "fio: wrong data or errors"; }; grep -E 'err=|READ:|WRITE:' /tmp/fio.out; }
 check_reset_load() {
-  connect -i 2 --hdr-digest --data-digest; load "$d" 8
+  connect -i 2 $digests; load "$d" 8
   for _ in 1 2 3; do sleep 1.5; nvme reset "$c"; until_true 5 is_live "$c" || fail "not live again after a reset"; done
   load_done
 }
@@ -419,9 +423,9 @@ check_keep_alive() {
 check_cycles() {
   local i
   log_ok 'no available path|async page read|unable to read (RDB|partition)'   # the kernel reads partitions while we disconnect
-  for i in $(seq 50); do      # as nvme-cli does it; every tenth by nvme-cli itself, which is slow here
+  for i in $(seq "${CYCLES:-50}"); do      # as nvme-cli does it; every tenth by nvme-cli itself, which is slow here
     if [ $((i % 10)) = 0 ]; then fabric connect -n "$sub" -i 1; nvme disconnect -n "$sub" >/dev/null; continue; fi
-    printf %s "nqn=$sub,transport=tcp,traddr=$T_ADDR,trsvcid=4420,nr_io_queues=2,hostnqn=$(</etc/nvme/hostnqn),hostid=$(</etc/nvme/hostid)" >/dev/nvme-fabrics
+    printf %s "nqn=$sub,transport=$TR,traddr=$T_ADDR,trsvcid=4420,nr_io_queues=2,hostnqn=$(</etc/nvme/hostnqn),hostid=$(</etc/nvme/hostid)" >/dev/nvme-fabrics
     c=$(ctrl); echo 1 >"/sys/class/nvme/${c##*/}/delete_controller"
   done
   until_true 3 no_ctrl || fail "controllers left: $(ls /sys/class/nvme)"
@@ -439,7 +443,7 @@ check_refused() {
   }
   PORT=4422 refuse "host not allowed" 'does not allow host|DNR|0x4184|16772' -n "$sub-guarded" -i 1 --hostnqn=nqn.2026-01.org.example:host-no
   refuse "no such subsystem" 'not found|0x4182|Invalid|invalid|16770|DNR' -n "$sub-none" -i 1
-  PORT=4429 refuse "nobody listens" 'failed to connect socket: -111|Connection refused' -n "$sub" -i 1
+  PORT=4429 refuse "nobody listens" 'failed to connect socket: -111|Connection refused|Connect rejected: status 8 ' -n "$sub" -i 1
   PORT=4422 fabric discover --hostnqn=nqn.2026-01.org.example:host-no | tee /tmp/o
   ! grep -q guarded /tmp/o || fail "discovery shows a subsystem that this host may not use"
   PORT=4422 fabric connect -n "$sub-guarded" -i 1 --hostnqn=$hostnqn_ok
@@ -449,6 +453,7 @@ check_restart_load() {
   log_ok 'failed to connect socket: -111'; log_ok '[Ff]ailed reconnect'; log_ok 'nvme.*starting error recovery|error recovery'
   log_ok 'nvme.*(failed nvme_keep_alive_end_io|keep.alive)'; log_ok 'Failed to configure|rescan'; log_ok 'nvme.*I/O (tag|queue|error)|queue.*(io timeout|timeout)'
   log_ok 'nvme.*(Connect|connect|Connecting)'; log_ok 'sending request failed|failed to send request|receive failed|socket'
+  log_ok 'SEND for CQE .* WR flushed|I/O [0-9]+ QID [0-9]+ timeout'      # RDMA's words
   PORT=4421 fabric connect -n "$sub-files" -i 2 -c 1 -l 60 -k 5; c=$(ctrl "$sub-files"); d=$(nsdev 1)
   load "$d" 12
   sleep 3; ask t_files_kill; sleep 2; ask t_files_start
@@ -489,10 +494,10 @@ report() { nvme resv-report "$1" -n 1 -e -d 63 -o json; }      # 256 bytes: thre
 check_reservations() {
   local a b h
   t_has resv; log_ok 'nvme.*(reservation|Reservation|conflict)'; log_ok '0x83|sct 0x0 / sc 0x83|critical nexus|Reservation Conflict'
-  modprobe -r nvme-tcp nvme-fabrics nvme nvme-core 2>/dev/null || :
-  modprobe nvme-core multipath=N; modprobe nvme-tcp     # so that each host has a block device of its own
+  modprobe -r "nvme-$TR" nvme-fabrics nvme nvme-core 2>/dev/null || :
+  modprobe nvme-core multipath=N; modprobe "nvme-$TR"     # so that each host has a block device of its own
   for h in a b; do    # straight to the kernel: nvme-cli 2.3 would allow one connection to a subsystem
-    printf %s "nqn=$sub,transport=tcp,traddr=$T_ADDR,trsvcid=4420,nr_io_queues=1,hostnqn=nqn.2026-01.org.example:host-$h,hostid=00000000-0000-4000-8000-0000000000$h$h" >/dev/nvme-fabrics
+    printf %s "nqn=$sub,transport=$TR,traddr=$T_ADDR,trsvcid=4420,nr_io_queues=1,hostnqn=nqn.2026-01.org.example:host-$h,hostid=00000000-0000-4000-8000-0000000000$h$h" >/dev/nvme-fabrics
   done
   sleep 0.5
   for h in /sys/block/nvme*n*; do [ "$(cat "$h/nsid")" = 1 ] && case $(cat "$h/device/hostnqn") in *host-a) a=/dev/${h##*/};; *) b=/dev/${h##*/};; esac; done

@@ -2,8 +2,9 @@
 # shellcheck shell=bash
 # farlane as the host of Linux's nvmet, which is in guest 1. Runs on the host side.
 . "$L/checks/capture.sh"
-at=nvme+tcp://10.77.0.11
+at=nvme+$TR://10.77.0.11
 url=$at/$sub
+digests=; [ "$TR" != tcp ] || digests="&hdgst=1&ddgst=1"      # RDMA has its own
 fl() { "$FARLANE" "$@"; }
 after_check() { ask t_complaints || :; }      # the target's kernel log
 
@@ -37,22 +38,22 @@ check_info() {
 }
 check_read_write() { round_trip "$url?ns=1"; }
 check_digests() { round_trip "$url?ns=1&hdgst=1&ddgst=1"; round_trip "$url?ns=1&hdgst=1"; round_trip "$url?ns=1&ddgst=1"; }
-check_blocks_4096() { round_trip "$url?ns=2"; round_trip "$url?ns=4&hdgst=1&ddgst=1"; }
+check_blocks_4096() { round_trip "$url?ns=2"; round_trip "$url?ns=4$digests"; }
 check_queues() { round_trip "$url?ns=3&queues=4"; }
 check_copy() {     # the small namespace, since a whole one is copied
-  local small="nvme+tcp://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-ok"
+  local small="nvme+$TR://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-ok"
   data
   fl copy "file:$L/data" "$small" --verify
-  fl copy "$small&ddgst=1" "file:$L/copied,size=16M" --verify
+  fl copy "$small${digests/&hdgst=1}" "file:$L/copied,size=16M" --verify
   cmp -n 8388608 "$L/data" "$L/copied"
-  fl copy "$small" "$url?ns=4&hdgst=1" --verify
+  fl copy "$small" "$url?ns=4${digests/&ddgst=1}" --verify
 }
 check_bench() {
   fl bench "$url?ns=1" --rw randread --bs 4k --depth 8 --seconds 2 --json >"$L/j"; cat "$L/j"
   jq -e '[.. | objects | select(has("iops"))] | length >= 1 and all(.iops > 0 and .p50_us > 0 and .depth == 8)' "$L/j" >/dev/null || fail "the figures are not there"
-  fl bench "$url?ns=2&hdgst=1&ddgst=1" --rw randwrite --bs 16k --depth 4 --seconds 2 --verify --destroy-data
+  fl bench "$url?ns=2$digests" --rw randwrite --bs 16k --depth 4 --seconds 2 --verify --destroy-data
 }
-check_ipv6() { fl discover 'nvme+tcp://[fd77::11]' | grep -q "$sub"; round_trip "nvme+tcp://[fd77::11]/$sub?ns=1"; }
+check_ipv6() { fl discover "nvme+$TR://[fd77::11]" | grep -q "$sub"; round_trip "nvme+$TR://[fd77::11]/$sub?ns=1"; }
 refuse() { # STATUS WORDS(regex) COMMAND...
   local st=$1 re=$2 out r=0; shift 2
   out=$("$@" 2>&1) || r=$?
@@ -62,12 +63,12 @@ refuse() { # STATUS WORDS(regex) COMMAND...
 }
 check_refused() {
   log_ok 'connect request for invalid subsystem|connect by host .* not allowed'
-  refuse 3 'refused|nobody' fl info "nvme+tcp://10.77.0.11:4429/$sub"
-  refuse 3 'refused|nobody' fl discover nvme+tcp://10.77.0.11:4429
+  refuse 3 'refused|nobody' fl info "nvme+$TR://10.77.0.11:4429/$sub"
+  refuse 3 'refused|nobody' fl discover nvme+$TR://10.77.0.11:4429
   refuse 5 "$sub-none|subsystem" fl info "$url-none"
   refuse 5 'namespace' fl read "$url?ns=77" --length 512
-  refuse 4 'allow|host' fl info "nvme+tcp://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-no"
-  fl info "nvme+tcp://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-ok"
+  refuse 4 'allow|host' fl info "nvme+$TR://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-no"
+  fl info "nvme+$TR://10.77.0.11:4422/$sub-guarded?host=nqn.2026-01.org.example:host-ok"
 }
 check_dissect() {
   data

@@ -52,6 +52,10 @@ want_num() { # WHAT SEEN OP NUMBER, OP one of test's
   [ "$2" "$3" "$4" ] || fail "$1 is '$2', wanted $3 $4"
 }
 log_ok() { echo "$1" >>"$L/log_ok"; }   # kernel log lines that this check expects (regex)
+rxe_up() { # in a guest: an RDMA device on eth0, and what programs need of the kernel
+  modprobe -a rdma_rxe rdma_ucm ib_uverbs
+  rdma link add rxe0 type rxe netdev eth0
+}
 now() { local t=$EPOCHREALTIME; t=${t/[.,]/}; echo "${t%???}"; }   # milliseconds
 until_true() { # SECONDS COMMAND...: try it until it succeeds
   local end=$(($(now) + $1 * 1000)); shift
@@ -61,7 +65,7 @@ until_true() { # SECONDS COMMAND...: try it until it succeeds
   done
 }
 # what the kernel says when something of ours, or of it, is wrong
-COMPLAINTS='nvme.*(error|fail|timeout|timed out|invalid|unable|unrecognized|bogus|mismatch|changed|not ready|illegal|duplicate|ignoring|unexpected)|WARNING:|BUG:|Oops|Call Trace|I/O error|hung task|stall'
+COMPLAINTS='(nvme|rxe|rdma|infiniband).*(error|fail|timeout|timed out|invalid|unable|unrecognized|bogus|mismatch|changed|not ready|illegal|duplicate|ignoring|unexpected)|WARNING:|BUG:|Oops|Call Trace|I/O error|hung task|stall'
 complaints() { # what the kernel complained about in this check; clears its log
   dmesg -c 2>/dev/null | tee -a "$L/kernel.log" | grep -iE "$COMPLAINTS" |
     if [ -s "$L/log_ok" ]; then grep -vE -f "$L/log_ok"; else cat; fi

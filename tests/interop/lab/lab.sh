@@ -26,7 +26,7 @@ die() { echo "lab.sh: $*" >&2; exit 1; }
 
 MODS="virtio_pci virtio_net 9p 9pnet_virtio brd null_blk loop ext4 nvme nvme-tcp nvmet nvmet-tcp
  crc32_generic crc32c_generic crc32c_intel libcrc32c
- rdma_rxe ib_uverbs rdma_ucm ib_umad sch_netem"
+ rdma_rxe ib_uverbs rdma_ucm ib_umad nvme-rdma nvmet-rdma sch_netem"
 PROGS="nvme ip mke2fs e2fsck dumpe2fs fio jq kmod blkdiscard bash sha256sum dd
  rdma tc ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong rping ib_write_bw ib_write_lat
  ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_atomic_bw ib_atomic_lat"

@@ -16,19 +16,24 @@ serve() { # NAME ARGUMENTS...: start one, wait until it listens; sets pid_NAME
 ctl() { "$FARLANE" ctl --control "$L/main.sock" "$@"; }
 t_start() {
   [ -x "$FARLANE" ] || { echo "no $FARLANE"; return 1; }
-  serve main --nqn "$sub" --listen "tcp://$t_addr:4420" --listen "tcp://[$t_addr6]:4420" --ns ram:64M,bs=512 --ns ram:64M,bs=4096 \
+  serve main --nqn "$sub" --listen "$TR://$t_addr:4420" --listen "$TR://[$t_addr6]:4420" --ns ram:64M,bs=512 --ns ram:64M,bs=4096 \
     --ns "file:$L/ns3,size=64M,bs=512" --ns "file:$L/ns4,size=64M,bs=4096" || return 1
   t_files_start || return 1
-  serve guarded --nqn "$sub-guarded" --listen "tcp://$t_addr:4422" --ns ram:16M --host nqn.2026-01.org.example:host-ok
+  serve guarded --nqn "$sub-guarded" --listen "$TR://$t_addr:4422" --ns ram:16M --host nqn.2026-01.org.example:host-ok
 }
 t_stop() { local p; for p in $pid_main $pid_files $pid_guarded; do kill "$p" 2>/dev/null; done; wait "$pid_main" 2>/dev/null; }
 t_files_kill() { kill -9 "$pid_files"; wait "$pid_files" 2>/dev/null; return 0; }
-t_files_start() { serve files --nqn "$sub-files" --listen "tcp://$t_addr:4421" --ns "file:$L/files1,size=64M"; }
+t_files_start() { serve files --nqn "$sub-files" --listen "$TR://$t_addr:4421" --ns "file:$L/files1,size=64M"; }
 t_ns_add() { ctl ns add "$sub" "ram:$2" --nsid "$1"; }        # NSID BYTES
 t_ns_resize() { ctl ns resize "$sub" "$1" "$2"; }
 t_ns_remove() { ctl ns rm "$sub" "$1"; }
 t_connections() { ctl --json connections | jq '[.controllers[].connections[]] | length'; }
-t_capture_start() { capture_start "$L/capture.pcap" br0; }
-t_capture_stop() { capture_stop; dissect "$L/capture.pcap" 4420 >"$L/capture.bad"; cat "$L/capture.bad"; [ ! -s "$L/capture.bad" ]; }
+t_mtu() { ip link set tap1 mtu "$1"; ip link set br0 mtu "$1"; }
+t_capture_start() { case $TR in tcp) capture_start "$L/capture.pcap" br0;; *) capture_start "$L/capture.pcap" tap1 "udp port 4791";; esac; }
+t_capture_stop() {
+  capture_stop
+  case $TR in tcp) dissect "$L/capture.pcap" 4420;; *) dissect_rdma "$L/capture.pcap" $t_addr 10.77.0.11;; esac >"$L/capture.bad"
+  cat "$L/capture.bad"; [ ! -s "$L/capture.bad" ]
+}
 t_digests() { digests_seen "$L/capture.pcap"; }
 t_log() { tail -"${1:-20}" "$L/main.serve"; }

@@ -15,12 +15,12 @@ t_ns() { # SUBSYSTEM NSID BACKING
 }
 t_port() { # ID ADDRESS FAMILY SERVICE SUBSYSTEM
   local p=$C/ports/$1
-  mkdir "$p"; echo "$3" >"$p/addr_adrfam"; echo tcp >"$p/addr_trtype"; echo "$2" >"$p/addr_traddr"; echo "$4" >"$p/addr_trsvcid"
+  mkdir "$p"; echo "$3" >"$p/addr_adrfam"; echo "$TR" >"$p/addr_trtype"; echo "$2" >"$p/addr_traddr"; echo "$4" >"$p/addr_trsvcid"
   ln -s "$C/subsystems/$5" "$p/subsystems/$5"
 }
 t_start() { # all of it: the main subsystem, one with files only, one with a guest list
   local i
-  modprobe -a nvmet nvmet-tcp configfs; [ -d $C ] || mount -t configfs config /sys/kernel/config
+  [ "$TR" = tcp ] || rxe_up; modprobe -a nvmet "nvmet-$TR" configfs; [ -d $C ] || mount -t configfs config /sys/kernel/config
   modprobe brd rd_nr=2 rd_size=65536
   for i in "$sub" "$sub-files" "$sub-guarded"; do mkdir -p "$C/subsystems/$i"; done
   echo 1 >"$C/subsystems/$sub/attr_allow_any_host"; echo 1 >"$C/subsystems/$sub-files/attr_allow_any_host"
@@ -38,6 +38,12 @@ t_files_start() { ln -s "$C/subsystems/$sub-files" "$C/ports/2/subsystems/"; }
 t_ns_add() { truncate -s "$2" "$(blk "$1")"; t_ns "$sub" "$1" "$(blk "$1")"; }     # NSID BYTES
 t_ns_resize() { truncate -s "$2" "$(blk "$1")"; echo 1 >"$C/subsystems/$sub/namespaces/$1/revalidate_size"; }
 t_ns_remove() { echo 0 >"$C/subsystems/$sub/namespaces/$1/enable"; rmdir "$C/subsystems/$sub/namespaces/$1"; }
+t_mtu() { ip link set eth0 mtu "$1"; }
+t_netem() { # WORDS: what tc's netem does to packets that leave the guest; none: nothing
+  tc qdisc del dev eth0 root 2>/dev/null || :
+  [ $# = 0 ] || tc qdisc add dev eth0 root netem limit 10000 "$@"
+}
+t_connections() { rdma resource show qp 2>/dev/null | grep -c 'type RC ' || :; }
 t_stop() { :; }
 t_log() { dmesg | grep nvmet | tail -"${1:-20}"; }
 t_complaints() { complaints; }

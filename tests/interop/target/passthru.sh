@@ -5,7 +5,7 @@
 t_has="compare verify copy wz" t_lax=1
 t_start() {
   local i=0 s=$C/subsystems/$sub
-  modprobe -a nvme nvmet nvmet-tcp configfs; [ -d $C ] || mount -t configfs config /sys/kernel/config
+  modprobe -a nvme nvmet "nvmet-$TR" configfs; [ -d $C ] || mount -t configfs config /sys/kernel/config
   while [ ! -b /dev/nvme0n4 ] && [ $i -lt 100 ]; do sleep .1; i=$((i + 1)); done
   mkdir "$s"; echo 1 >"$s/attr_allow_any_host"
   echo -n /dev/nvme0 >"$s/passthru/device_path"; echo 1 >"$s/passthru/enable"

@@ -3,8 +3,7 @@
 # Linux's rxe in guest 1, with rdma-core's own programs. The checks, which run on the host side, ask for these functions.
 t_addr=10.77.0.11 t_addr6=fd77::11 t_has=" "
 t_start() {
-  modprobe -a rdma_rxe rdma_ucm ib_uverbs ib_umad sch_netem
-  rdma link add rxe0 type rxe netdev eth0
+  modprobe -a ib_umad sch_netem; rxe_up
   until_true 5 t_gid 4 && until_true 5 t_gid 6
 }
 t_gid() { # 4|6: the index of that address among the GIDs
