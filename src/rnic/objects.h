@@ -6,7 +6,7 @@
 
 #include "rnic/device.h"
 #include "rnic/rnic.h"
-#include "rnic/shm/segment.h"
+#include "rnic/shm/message.h"
 
 struct fl_context;
 struct fl_shm_link;
@@ -115,6 +115,9 @@ struct fl_qp_path_ops {
     int (*post_recv)(struct fl_qp *qp, const struct ibv_recv_wr *wr);
     /* The newest nr requests, of which none has begun, were not posted after all. */
     void (*take_back)(struct fl_qp *qp, uint32_t nr);
+    /* Requests in order, as far as they can be done at once: the first that cannot. NULL: there is no such
+     * way. */
+    struct ibv_send_wr *(*post_now)(struct fl_qp *qp, struct ibv_send_wr *wr);
     /* Requests were posted: sends what may be sent. */
     void (*kick)(struct fl_qp *qp);
     /* To another state, attr as for fl_roce_qp_modify() */
@@ -138,7 +141,9 @@ struct fl_qp {
     uint64_t nr_mapped, nr_vm, direct_len; /* done in the peer's memory: in mapped memory, by the kernel */
     uint64_t nr_not_direct;                /* left to the peer's engine although their turn was there */
     uint64_t nr_ring;                      /* packets sent by shared memory */
-    uint64_t nr_foreign;                   /* packets from another address than the peer's */
+    struct fl_shm_flow messages;           /* SENDs by shared memory without packets */
+    uint64_t nr_messages_tx, nr_messages_rx, message_len; /* message_len: of those sent */
+    uint64_t nr_foreign;                                  /* packets from another address than the peer's */
     struct fl_roce_qp roce;
     struct fl_port_flow flow; /* to the connected peer */
     struct fl_cq *send_cq, *recv_cq;

@@ -4,6 +4,7 @@
 
 #include "rnic/objects.h"
 #include "rnic/qp_ex.h"
+#include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
 /* One request, under the lock. Negative errno. */
@@ -28,14 +29,18 @@ int fl_qp_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr, struct ibv_se
         return ENODEV;
     }
     fl_rnic_lock(rnic);
-    for (; wr; wr = wr->next) {
-        r = post_one(qp, wr);
-        if (fl_unlikely(r)) {
-            *bad = wr;
-            break;
+    if (qp->path->post_now)
+        wr = qp->path->post_now(qp, wr);
+    if (wr) {
+        for (; wr; wr = wr->next) {
+            r = post_one(qp, wr);
+            if (fl_unlikely(r)) {
+                *bad = wr;
+                break;
+            }
         }
+        qp->path->kick(qp); /* also what was posted before one that is wrong */
     }
-    qp->path->kick(qp); /* also what was posted before one that is wrong */
     fl_rnic_unlock(rnic);
     return -r;
 }
@@ -74,6 +79,7 @@ int fl_qp_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr, struct ibv_re
             break;
         }
     }
+    fl_shm_path_grant(qp);
     if (fl_unlikely(qp->doomed)) /* flushed into a completion queue that is full */
         fl_qp_settle(qp);
     fl_rnic_unlock(qp->rnic);

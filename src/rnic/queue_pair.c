@@ -216,6 +216,20 @@ static void shm_kick(struct fl_qp *qp)
     fl_port_flush(qp->rnic->port);
 }
 
+static struct ibv_send_wr *shm_post_now(struct fl_qp *qp, struct ibv_send_wr *wr)
+{
+    qp->rnic->now = rough_now(qp->rnic->now);
+    return fl_shm_path_post(qp, wr, qp->rnic->now);
+}
+
+static int shm_post_recv(struct fl_qp *qp, const struct ibv_recv_wr *wr)
+{
+    int r = fl_roce_qp_post_recv(&qp->roce, wr);
+    if (!r)
+        fl_shm_path_posted(qp, wr);
+    return r;
+}
+
 const struct fl_qp_path_ops fl_qp_path_udp = {
     .name = "udp",
     .post_send = udp_post_send,
@@ -230,8 +244,9 @@ const struct fl_qp_path_ops fl_qp_path_udp = {
 const struct fl_qp_path_ops fl_qp_path_shm = {
     .name = "shm",
     .post_send = udp_post_send,
-    .post_recv = udp_post_recv,
+    .post_recv = shm_post_recv,
     .take_back = udp_take_back,
+    .post_now = shm_post_now,
     .kick = shm_kick,
     .modify = udp_modify,
     .state = udp_state,

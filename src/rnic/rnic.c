@@ -413,13 +413,15 @@ uint64_t fl_rnic_deadline_locked(struct fl_rnic *rnic)
     return at;
 }
 
-void fl_rnic_drive(struct fl_rnic *rnic)
+void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
 {
     if (pthread_mutex_trylock(&rnic->lock)) { /* another one drives, that is enough */
-        __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
+        if (!last_look)
+            __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
         return;
     }
     fl_rnic_progress_locked(rnic, 0);
-    __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
+    if (!last_look)
+        __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     fl_rnic_unlock(rnic);
 }

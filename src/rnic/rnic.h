@@ -124,8 +124,9 @@ void fl_rnic_del_client(struct fl_rnic *rnic, struct fl_rnic_client *client);
 
 /* One turn, under the lock: packets in, packets out, what is due. Returns how many packets came. */
 int fl_rnic_progress_locked(struct fl_rnic *rnic, int max);
-/* The same from a program's thread; nothing if another thread drives just now. */
-void fl_rnic_drive(struct fl_rnic *rnic);
+/* The same from a program's thread; nothing if another thread drives just now. last_look: it is about to
+ * sleep, so that it should not be taken for one that goes on polling. */
+void fl_rnic_drive(struct fl_rnic *rnic, bool last_look);
 /* Next time that a turn is due, under the lock. */
 uint64_t fl_rnic_deadline_locked(struct fl_rnic *rnic);
 /* Packets of one queue pair, or of all that are ready, to the port. Under the lock. */

@@ -23,6 +23,7 @@
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
 #define LOOK_MAX   (2 * FL_NS_PER_MS)
+#define LOOK_ARMED (400 * FL_NS_PER_US)
 #define SPIN_NS                                                                                \
     (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
                          */
@@ -96,6 +97,7 @@ void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline)
 
 void fl_rnic_watch(struct fl_rnic *rnic)
 {
+    __atomic_store_n(&rnic->polled_at, 0, __ATOMIC_SEQ_CST); /* who polls another queue says so again soon */
     if (!__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST))
         wake(rnic);
 }
@@ -116,6 +118,12 @@ static void read_netlink(struct fl_rnic *rnic)
         fl_devices_scan();
 }
 
+/* Where somebody waits for an event, a program that stops polling is noticed sooner. */
+static uint64_t look_max(const struct fl_rnic *rnic)
+{
+    return __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED) ? LOOK_ARMED : LOOK_MAX;
+}
+
 /* Does a thread of the program drive, or did it try while we did? Without the lock. */
 static bool program_polls(struct fl_rnic *rnic, uint64_t now)
 {
@@ -123,9 +131,8 @@ static bool program_polls(struct fl_rnic *rnic, uint64_t now)
         __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
         __atomic_store_n(&rnic->polled_at, now, __ATOMIC_RELAXED);
     }
-    uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_RELAXED);
-    return polled && (int64_t)(now - polled) < (int64_t)POLLING_NS &&
-           !__atomic_load_n(&rnic->nr_armed, __ATOMIC_SEQ_CST);
+    uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_SEQ_CST);
+    return polled && (int64_t)(now - polled) < (int64_t)POLLING_NS;
 }
 
 /* A program drives, as it did: nothing to do but to look again later. The lock is left alone: who holds it
@@ -136,19 +143,20 @@ static bool leave_alone(struct fl_rnic *rnic, uint64_t *look)
     if (__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST) || !program_polls(rnic, now))
         return false;
     __atomic_store_n(&rnic->sleeps_till, now + *look, __ATOMIC_RELAXED);
-    *look = FL_MIN(*look * 2, LOOK_MAX);
+    *look = FL_MIN(*look * 2, look_max(rnic));
     return true;
 }
 
 /* How long to sleep, and for what. look: how long to leave it to a program that polls. */
 static uint64_t plan_sleep(struct fl_rnic *rnic, bool polled, uint64_t *look)
 {
-    uint64_t till = fl_rnic_deadline_locked(rnic);
+    uint64_t till;
     if (polled) {
         watch_port(rnic, false);
         till = rnic->now + *look; /* deadlines, too, are the business of who polls */
-        *look = FL_MIN(*look * 2, LOOK_MAX);
+        *look = FL_MIN(*look * 2, look_max(rnic));
     } else {
+        till = fl_rnic_deadline_locked(rnic); /* asks peers to wake us, so only where that is wanted */
         watch_port(rnic, true);
         *look = LOOK_MIN;
     }

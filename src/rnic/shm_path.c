@@ -12,6 +12,7 @@ struct fl_shm_path {
     struct fl_rnic_client client;
     struct fl_rnic *rnic;
     struct fl_shm *shm;
+    uint32_t epoch; /* the last one given out */
 };
 
 static struct fl_shm_path *path_of(struct fl_rnic_client *client)
@@ -22,7 +23,9 @@ static struct fl_shm_path *path_of(struct fl_rnic_client *client)
 static int progress(struct fl_rnic_client *client, uint64_t now)
 {
     struct fl_shm_path *path = path_of(client);
-    return fl_shm_progress(path->shm, fl_rnic_deliver, path->rnic);
+    const struct fl_shm_delivery to = {
+        .packet = fl_rnic_deliver, .message = fl_shm_path_message, .arg = path->rnic};
+    return fl_shm_progress(path->shm, &to);
 }
 
 static uint64_t deadline(struct fl_rnic_client *client)
@@ -103,9 +106,25 @@ static const char *choose(struct fl_qp *qp)
     return reason;
 }
 
+/* The grant is in place before anybody can see the epoch that it belongs to. */
+static void begin_messages(struct fl_qp *qp)
+{
+    struct fl_shm_path *path = qp->rnic->shm;
+    const struct fl_shm_qp nobody = {.qpn = qp->qp.qp_num};
+    struct fl_shm_grant *own;
+    if (!++path->epoch)
+        path->epoch++;
+    fl_shm_show(path->shm, &nobody);
+    own = fl_shm_grant_at(path->shm, qp->qp.qp_num);
+    fl_shm_path_begin_messages(qp, own, path->epoch);
+}
+
 void fl_shm_path_choose(struct fl_qp *qp)
 {
     const char *reason = choose(qp);
+    qp->messages = (struct fl_shm_flow){0};
+    if (qp->link)
+        begin_messages(qp);
     qp->path = qp->link ? &fl_qp_path_shm : &fl_qp_path_udp;
     qp->path_reason = qp->link ? "the peer is a process of this host and user" : reason;
     qp->roce.direct = qp->link;
@@ -115,6 +134,7 @@ void fl_shm_path_choose(struct fl_qp *qp)
 void fl_shm_path_leave(struct fl_qp *qp)
 {
     qp->roce.direct = false;
+    qp->messages = (struct fl_shm_flow){0};
     if (qp->link)
         fl_shm_put(qp->rnic->shm->shm, qp->link);
     qp->link = NULL;
@@ -131,8 +151,11 @@ static void show(struct fl_qp *qp, bool takes)
                                   .takes = takes,
                                   .dest_qpn = qp->roce.attr.dest_qpn,
                                   .access = takes ? (uint32_t)qp->roce.attr.access : 0,
-                                  .pd = qp->pd_number};
+                                  .pd = qp->pd_number,
+                                  .epoch = takes ? qp->messages.epoch : 0,
+                                  .psn = qp->roce.attr.rq_psn};
     bool closes = qp->shown.takes && (!takes || (qp->shown.access & ~now.access));
+    fl_shm_path_grant(qp);
     if (!memcmp(&now, &qp->shown, sizeof(now)) || (!takes && !qp->shown.takes))
         return;
     qp->shown = now;
@@ -194,14 +217,29 @@ static int local_pieces(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe,
     return nr;
 }
 
+bool fl_shm_path_do(struct fl_qp *qp, struct fl_shm_request *r)
+{
+    r->qpn = qp->qp.qp_num;
+    r->dest_qpn = qp->roce.attr.dest_qpn;
+    r->behind = !fl_shm_message_all_taken(&qp->messages);
+    if (r->behind) {
+        r->lo = __atomic_load_n(&qp->messages.peer->lo, __ATOMIC_RELAXED);
+        r->hi = __atomic_load_n(&qp->messages.peer->hi, __ATOMIC_RELAXED);
+    }
+    enum fl_shm_how how = fl_shm_direct(qp->link, r);
+    qp->nr_not_direct += how == FL_SHM_NOT;
+    qp->nr_mapped += how == FL_SHM_MAPPED;
+    qp->nr_vm += how == FL_SHM_VM;
+    qp->direct_len += how == FL_SHM_NOT ? 0 : r->len;
+    return how != FL_SHM_NOT;
+}
+
 bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe)
 {
     struct fl_qp *qp = fl_qp_of_roce(roce);
     struct iovec iov[FL_ROCE_SGE_MAX];
     bool atomic = fl_roce_is_atomic(wqe);
     struct fl_shm_request r = {.op = op_of(wqe->wr.opcode),
-                               .qpn = qp->qp.qp_num,
-                               .dest_qpn = roce->attr.dest_qpn,
                                .rkey = atomic ? wqe->wr.wr.atomic.rkey : wqe->wr.wr.rdma.rkey,
                                .addr = atomic ? wqe->wr.wr.atomic.remote_addr : wqe->wr.wr.rdma.remote_addr,
                                .len = wqe->len,
@@ -212,14 +250,11 @@ bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe)
         r.operand = swap ? wqe->wr.wr.atomic.swap : wqe->wr.wr.atomic.compare_add;
     }
     r.nr_iov = local_pieces(roce, wqe, iov);
-    if (!qp->link || r.nr_iov < 0)
+    if (!qp->link || r.nr_iov < 0 || !fl_shm_direct_begin(qp->link, qp->rnic->now))
         return false;
-    enum fl_shm_how how = fl_shm_direct(qp->link, &r, qp->rnic->now);
-    qp->nr_not_direct += how == FL_SHM_NOT;
-    qp->nr_mapped += how == FL_SHM_MAPPED;
-    qp->nr_vm += how == FL_SHM_VM;
-    qp->direct_len += how == FL_SHM_NOT ? 0 : r.len;
-    return how != FL_SHM_NOT;
+    bool ok = fl_shm_path_do(qp, &r);
+    fl_shm_direct_end(qp->link);
+    return ok;
 }
 
 /* Its process is gone, and with it what there was to wait for; the end comes as on any wire. */

@@ -5,6 +5,7 @@
 #define FL_RNIC_SHM_PATH_H
 
 #include "rnic/objects.h"
+#include "rnic/shm/direct.h"
 
 void fl_shm_path_start(struct fl_rnic *rnic); /* without it, all goes by UDP */
 void fl_shm_path_stop(struct fl_rnic *rnic);
@@ -18,6 +19,23 @@ void fl_shm_path_show(struct fl_qp *qp);
 void fl_shm_path_hide(struct fl_qp *qp);
 /* A key was closed or changed: returns when no peer uses it as it was. */
 void fl_shm_path_quiesce(struct fl_rnic *rnic);
+
+/* A READ, WRITE or atomic between fl_shm_direct_begin() and _end(), counted. r: all but who. */
+bool fl_shm_path_do(struct fl_qp *qp, struct fl_shm_request *r);
+
+/* shm_post.c */
+/* Does requests at once, in order, and returns the first that was not done. now: as for
+ * fl_shm_direct_begin(). */
+struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, uint64_t now);
+/* On the way to RTR: own lies in what peers see. NULL: none will be taken. */
+void fl_shm_path_begin_messages(struct fl_qp *qp, struct fl_shm_grant *own, uint32_t epoch);
+/* A receive was posted. */
+void fl_shm_path_posted(struct fl_qp *qp, const struct ibv_recv_wr *wr);
+/* Peers are told of the receives that there are. */
+void fl_shm_path_grant(struct fl_qp *qp);
+/* Of struct fl_shm_delivery, arg being the RNIC */
+void fl_shm_path_message(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
+                         const void *data, uint32_t len);
 
 /* Of fl_roce_ops */
 bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe);

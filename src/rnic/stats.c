@@ -67,6 +67,8 @@ static void shm_how(const struct fl_qp *qp, struct fl_stats_qp *to)
         join(to->how, sizeof(to->how), "mapped");
     if (qp->nr_vm)
         join(to->how, sizeof(to->how), "process_vm");
+    if (qp->nr_messages_tx)
+        join(to->how, sizeof(to->how), "message");
     if (qp->nr_ring)
         join(to->how, sizeof(to->how), "engine");
 }
@@ -88,7 +90,7 @@ static void shm_reason(const struct fl_qp *qp, char *to, size_t size)
             to, size,
             "the peer's engine has to see to requests whose key, rights or state do not open its memory");
     else if (qp->nr_ring)
-        snprintf(to, size, "SENDs and WRITEs with immediate always go by the peer's engine");
+        snprintf(to, size, "WRITEs with immediate go by the peer's engine, and SENDs for which it has told of no receive");
     else
         snprintf(to, size, "%s", qp->path_reason);
 }

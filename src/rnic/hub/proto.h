@@ -13,7 +13,7 @@
 
 #include "rnic/hub/table.h"
 
-#define FL_HUB_MAGIC 0x666c6831u /* "flh1": changes when a message changes */
+#define FL_HUB_MAGIC 0x666c6832u /* "flh2": changes when a message, or the ring, changes */
 #define FL_HUB_BATCH 64u
 
 enum fl_hub_type {

@@ -66,36 +66,50 @@ bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len)
     return has_room(ring, need > to_end ? need + to_end : need);
 }
 
-bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake)
+uint8_t *fl_hub_ring_reserve(struct fl_hub_ring *ring, uint32_t len, uint32_t kind)
 {
     struct fl_hub_ring_shared *s = ring->shared;
-    uint32_t len = 0;
-    uint64_t need, to_end;
+    uint64_t need = fl_round_up(sizeof(len) + (uint64_t)len, ALIGN),
+             to_end = FL_HUB_RING_LEN - (ring->at & MASK);
     uint8_t *p;
-    *wake = false;
-    for (int i = 0; i < nr_iov; i++)
-        len += (uint32_t)iov[i].iov_len;
-    need = fl_round_up(sizeof(len) + len, ALIGN);
-    to_end = FL_HUB_RING_LEN - (ring->at & MASK);
     if (!has_room(ring, need > to_end ? need + to_end : need))
-        return false;
+        return NULL;
     if (need > to_end) {
         const uint32_t skip = SKIP;
         memcpy(s->bytes + (ring->at & MASK), &skip, sizeof(skip));
         ring->at += to_end;
     }
     p = s->bytes + (ring->at & MASK);
+    ring->at += need;
+    len |= kind;
     memcpy(p, &len, sizeof(len));
-    p += sizeof(len);
+    return p + sizeof(len);
+}
+
+bool fl_hub_ring_commit(struct fl_hub_ring *ring)
+{
+    struct fl_hub_ring_shared *s = ring->shared;
+    /* Sequentially consistent, as are the reader's: either it sees this head, or we see that it sleeps. */
+    __atomic_store_n(&s->head, ring->at, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&s->sleeps, __ATOMIC_SEQ_CST) &&
+           __atomic_exchange_n(&s->sleeps, 0, __ATOMIC_SEQ_CST) != 0;
+}
+
+bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake)
+{
+    uint32_t len = 0;
+    uint8_t *p;
+    *wake = false;
+    for (int i = 0; i < nr_iov; i++)
+        len += (uint32_t)iov[i].iov_len;
+    p = fl_hub_ring_reserve(ring, len, 0);
+    if (!p)
+        return false;
     for (int i = 0; i < nr_iov; i++) {
         memcpy(p, iov[i].iov_base, iov[i].iov_len);
         p += iov[i].iov_len;
     }
-    ring->at += need;
-    /* Sequentially consistent, as are the reader's: either it sees this head, or we see that it sleeps. */
-    __atomic_store_n(&s->head, ring->at, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&s->sleeps, __ATOMIC_SEQ_CST))
-        *wake = __atomic_exchange_n(&s->sleeps, 0, __ATOMIC_SEQ_CST) != 0;
+    *wake = fl_hub_ring_commit(ring);
     return true;
 }
 
@@ -126,7 +140,7 @@ bool fl_hub_ring_sleep(struct fl_hub_ring *ring)
     return __atomic_load_n(&s->head, __ATOMIC_SEQ_CST) == ring->at;
 }
 
-int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
+int fl_hub_ring_peek(struct fl_hub_ring *ring, const uint8_t **at, uint32_t *kind)
 {
     struct fl_hub_ring_shared *s = ring->shared;
     for (;;) {
@@ -142,15 +156,34 @@ int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
             ring->at += to_end;
             continue;
         }
-        if (!len || len > max)
-            return -EPROTO;
+        *kind = len & FL_HUB_RING_MESSAGE;
+        len &= ~FL_HUB_RING_MESSAGE;
         need = fl_round_up(sizeof(len) + (uint64_t)len, ALIGN);
-        if (need > to_end || need > ring->other - ring->at)
+        if (!len || need > to_end || need > ring->other - ring->at)
             return -EPROTO;
-        memcpy(buf, s->bytes + (ring->at & MASK) + sizeof(len), len);
-        ring->at += need;
-        /* Release: we are done with these bytes. */
-        __atomic_store_n(&s->tail, ring->at, __ATOMIC_RELEASE);
+        *at = s->bytes + (ring->at & MASK) + sizeof(len);
+        ring->peeked = (uint32_t)need;
         return (int)len;
     }
+}
+
+void fl_hub_ring_consume(struct fl_hub_ring *ring)
+{
+    ring->at += ring->peeked;
+    /* Release: we are done with these bytes. */
+    __atomic_store_n(&ring->shared->tail, ring->at, __ATOMIC_RELEASE);
+}
+
+int fl_hub_ring_read(struct fl_hub_ring *ring, void *buf, size_t max)
+{
+    const uint8_t *at;
+    uint32_t kind;
+    int len = fl_hub_ring_peek(ring, &at, &kind);
+    if (len <= 0)
+        return len;
+    if (kind || (size_t)len > max)
+        return -EPROTO;
+    memcpy(buf, at, (size_t)len);
+    fl_hub_ring_consume(ring);
+    return len;
 }

@@ -17,19 +17,25 @@
 struct fl_hub_ring_shared {
     uint64_t head; /* bytes written since the start */
     uint8_t pad1[56];
-    uint64_t tail;   /* bytes read */
-    uint32_t sleeps; /* the reader sleeps: the next write wakes it */
-    uint8_t pad2[52];
+    uint64_t tail; /* bytes read */
+    uint8_t pad2[56];
+    uint32_t
+        sleeps; /* the reader sleeps: the next write wakes it. Not beside tail, which changes all the time */
+    uint8_t pad3[60];
     uint64_t busy; /* the writer uses the reader's memory while it is odd (shm/direct.c) */
-    uint8_t pad3[56];
+    uint8_t pad4[56];
     uint8_t bytes[FL_HUB_RING_LEN];
 };
 
 struct fl_hub_ring {
     struct fl_hub_ring_shared *shared;
-    uint64_t at;    /* our own position */
-    uint64_t other; /* the other's, as last seen */
+    uint64_t at;     /* our own position */
+    uint64_t other;  /* the other's, as last seen */
+    uint32_t peeked; /* reader: bytes that the record looked at takes */
 };
+
+/* Two kinds of records, told apart by the ring so that a reader of the one never takes the other for it */
+#define FL_HUB_RING_MESSAGE 0x80000000u
 
 /* A sealed memfd for a new ring, or negative errno; map() at both ends, each with a struct of its own. */
 int fl_hub_ring_create(void);
@@ -42,6 +48,21 @@ bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr
 
 /* Room for a record of len bytes, wherever the ring stands? */
 bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len);
+
+/*
+ * Writer, in two steps: room for a record of len bytes of this kind (0 or FL_HUB_RING_MESSAGE), to be filled
+ * in at once; NULL: full. Nobody sees it before the commit, which publishes all that was reserved and returns
+ * as wake above.
+ */
+uint8_t *fl_hub_ring_reserve(struct fl_hub_ring *ring, uint32_t len, uint32_t kind);
+bool fl_hub_ring_commit(struct fl_hub_ring *ring);
+
+/*
+ * Reader, without a copy: the length of the next record, its kind and where it lies; 0: none; -EPROTO. The
+ * writer may change the bytes at any time: look at each once. They hold until the record is consumed.
+ */
+int fl_hub_ring_peek(struct fl_hub_ring *ring, const uint8_t **at, uint32_t *kind);
+void fl_hub_ring_consume(struct fl_hub_ring *ring);
 
 /* Reader: one record into buf. Its length; 0: none; -EPROTO: the writer is broken. A record longer than max
  * is -EPROTO too. */

@@ -352,6 +352,13 @@ void fl_roce_qp_take_back(struct fl_roce_qp *qp, uint32_t nr);
 bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
 void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
                    uint64_t now);
+/*
+ * A SEND that came whole by another way than packets, and keeps the order with them: into the next receive.
+ * imm in network byte order; NULL: none. False: it did not fit, or was not expected, and the queue pair is in
+ * ERR, unless it was not ready to receive at all.
+ */
+bool fl_roce_qp_message(struct fl_roce_qp *qp, const void *data, uint32_t len, const uint32_t *imm,
+                        bool solicited);
 uint64_t fl_roce_qp_deadline(const struct fl_roce_qp *qp); /* FL_ROCE_NEVER: none */
 void fl_roce_qp_tick(struct fl_roce_qp *qp, uint64_t now);
 

@@ -10,14 +10,17 @@
 #include "base/clock.h"
 #include "base/copy.h"
 
-/* The peer sees the odd number before we look at what it may close: fl_shm_link_quiesce(). */
-static void begin(struct fl_shm_link *link)
+bool fl_shm_direct_begin(struct fl_shm_link *link, uint64_t now)
 {
+    if (!link->up || !fl_shm_link_is_alive(link, now))
+        return false;
+    /* The peer sees the odd number before we look at what it may close: fl_shm_link_quiesce(). */
     uint64_t *busy = &link->out.shared->busy;
     __atomic_exchange_n(busy, *busy | 1, __ATOMIC_SEQ_CST);
+    return true;
 }
 
-static void end(struct fl_shm_link *link)
+void fl_shm_direct_end(struct fl_shm_link *link)
 {
     uint64_t *busy = &link->out.shared->busy;
     __atomic_store_n(busy, (*busy | 1) + 1, __ATOMIC_RELEASE);
@@ -141,15 +144,19 @@ static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_reques
     return FL_SHM_MAPPED;
 }
 
-enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request, uint64_t now)
+/* May it be done before the peer has taken the messages that were sent before it? 10.8.3.3 keeps the order of
+ * what each does to memory. */
+static bool may_pass(const struct fl_shm_request *r, const struct fl_key_place *place)
+{
+    if (!r->behind || !r->len)
+        return true;
+    return r->op == FL_SHM_WRITE && (place->ptr >= r->hi || place->ptr + r->len <= r->lo);
+}
+
+enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request)
 {
     struct fl_key_place place;
-    enum fl_shm_how how = FL_SHM_NOT;
-    if (!link->up || !fl_shm_link_is_alive(link, now))
+    if (check(link, request, &place) || !may_pass(request, &place))
         return FL_SHM_NOT;
-    begin(link);
-    if (check(link, request, &place) == 0)
-        how = move(link, request, &place);
-    end(link);
-    return how;
+    return move(link, request, &place);
 }

@@ -22,6 +22,10 @@ struct fl_shm_request {
     const struct iovec *iov; /* ours, of that length */
     int nr_iov;
     uint64_t compare, operand; /* SWAP: what must be there, and what to store; ADD: operand */
+    /* Messages were sent before it that may not lie in their receives yet (shm/message.h): what it reads, or
+     * writes between lo and hi, goes behind them by packets. */
+    bool behind;
+    uint64_t lo, hi;
 };
 
 enum fl_shm_how {
@@ -30,7 +34,11 @@ enum fl_shm_how {
     FL_SHM_VM,     /* done by the kernel */
 };
 
-enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request, uint64_t now);
+/* Between begin and end: one request after the other. The peer that closes something waits for the end, so
+ * not for long. now: of a moment ago. begin says whether the peer is there; if not, nothing was begun. */
+bool fl_shm_direct_begin(struct fl_shm_link *link, uint64_t now);
+enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request);
+void fl_shm_direct_end(struct fl_shm_link *link);
 
 /* What was closed before is not in use by this peer any more when it returns. */
 void fl_shm_link_quiesce(struct fl_shm_link *link);

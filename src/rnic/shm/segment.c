@@ -67,6 +67,22 @@ void fl_shm_file_unmap(const struct fl_shm_file *file)
         munmap((void *)file, sizeof(*file));
 }
 
+/* 1 more than its place; 0: none */
+static uint32_t place_of(const struct fl_shm_file *file, uint32_t qpn)
+{
+    uint32_t index = __atomic_load_n(&file->blocks[(qpn & FL_IB_QPN_MASK) >> FL_HUB_BLOCK_BITS],
+                                     __ATOMIC_ACQUIRE);
+    if (!index || index > FL_HUB_SLOT_BLOCKS)
+        return 0;
+    return ((index - 1) << FL_HUB_BLOCK_BITS | (qpn & (FL_HUB_BLOCK_LEN - 1))) + 1;
+}
+
+struct fl_shm_grant *fl_shm_grant_of(const struct fl_shm_file *file, uint32_t qpn)
+{
+    uint32_t place = place_of(file, qpn);
+    return place ? (struct fl_shm_grant *)&file->grants[place - 1] : NULL;
+}
+
 bool fl_shm_publish(struct fl_shm_file *file, const struct fl_shm_qp *to)
 {
     uint32_t block = to->qpn >> FL_HUB_BLOCK_BITS, index = file->blocks[block];
@@ -84,6 +100,8 @@ bool fl_shm_publish(struct fl_shm_file *file, const struct fl_shm_qp *to)
     qp->dest_qpn = to->dest_qpn;
     qp->access = to->access;
     qp->pd = to->pd;
+    qp->epoch = to->epoch;
+    qp->psn = to->psn;
     qp->qpn = to->qpn;
     /* Whoever closes something and then waits for those who use it (fl_shm_quiesce) relies on the order. */
     __atomic_store_n(&qp->seq, seq + 2, __ATOMIC_SEQ_CST);
@@ -93,12 +111,10 @@ bool fl_shm_publish(struct fl_shm_file *file, const struct fl_shm_qp *to)
 
 bool fl_shm_find(const struct fl_shm_file *file, uint32_t qpn, struct fl_shm_qp *qp)
 {
-    uint32_t index = __atomic_load_n(&file->blocks[(qpn & FL_IB_QPN_MASK) >> FL_HUB_BLOCK_BITS],
-                                     __ATOMIC_ACQUIRE);
-    if (!index || index > FL_HUB_SLOT_BLOCKS)
+    uint32_t place = place_of(file, qpn);
+    if (!place)
         return false;
-    const struct fl_shm_qp *from =
-        &file->qps[(index - 1) << FL_HUB_BLOCK_BITS | (qpn & (FL_HUB_BLOCK_LEN - 1))];
+    const struct fl_shm_qp *from = &file->qps[place - 1];
     uint32_t seq = __atomic_load_n(&from->seq, __ATOMIC_ACQUIRE);
     *qp = *from;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);

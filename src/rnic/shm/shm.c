@@ -209,6 +209,11 @@ void fl_shm_show(struct fl_shm *shm, const struct fl_shm_qp *qp)
     fl_shm_publish(shm->segment, qp);
 }
 
+struct fl_shm_grant *fl_shm_grant_at(struct fl_shm *shm, uint32_t qpn)
+{
+    return fl_shm_grant_of(shm->segment, qpn);
+}
+
 void fl_shm_quiesce(struct fl_shm *shm)
 {
     struct fl_shm_link *link;
@@ -221,44 +226,74 @@ bool fl_shm_has_room(struct fl_shm_link *link)
     return fl_hub_ring_has_room(&link->out, PACKET_MAX);
 }
 
-bool fl_shm_send(struct fl_shm_link *link, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+static bool wake(struct fl_shm_link *link)
 {
     const struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_SHM_WAKE};
-    const struct fl_hub_packet meta = {.src = flow->sgid, .dst = flow->dgid};
-    struct iovec iov[FL_ROCE_SGE_MAX + 3];
-    bool wake = false;
-    iov[0] = (struct iovec){(void *)&meta, sizeof(meta)};
-    memcpy(iov + 1, tx->iov, sizeof(iov[0]) * (size_t)tx->nr_iov);
-    fl_hub_ring_write(&link->out, iov, tx->nr_iov + 1, &wake);
-    if (wake && link->fd >= 0)
-        fl_hub_unix_send(link->fd, &msg, NULL, 0); /* if it does not go, the socket is full of those */
-    return wake && link->fd < 0;
+    if (link->fd < 0)
+        return true;
+    fl_hub_unix_send(link->fd, &msg, NULL, 0); /* if it does not go, the socket is full of those */
+    return false;
 }
 
-struct delivery {
-    void (*deliver)(void *arg, const struct fl_port_packet *packet);
-    void *arg;
-};
+bool fl_shm_commit(struct fl_shm_link *link)
+{
+    return fl_unlikely(fl_hub_ring_commit(&link->out)) && wake(link);
+}
 
-static int read_ring(struct fl_shm *shm, struct fl_shm_link *link, const struct delivery *to)
+bool fl_shm_send(struct fl_shm_link *link, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+{
+    const struct fl_hub_packet meta = {.src = flow->sgid, .dst = flow->dgid};
+    struct iovec iov[FL_ROCE_SGE_MAX + 3];
+    bool sleeps = false;
+    iov[0] = (struct iovec){(void *)&meta, sizeof(meta)};
+    memcpy(iov + 1, tx->iov, sizeof(iov[0]) * (size_t)tx->nr_iov);
+    fl_hub_ring_write(&link->out, iov, tx->nr_iov + 1, &sleeps);
+    return sleeps && wake(link);
+}
+
+static bool take_packet(struct fl_shm *shm, const uint8_t *at, uint32_t len, const struct fl_shm_delivery *to)
+{
+    struct fl_port_packet packet = {0};
+    struct fl_hub_packet meta;
+    if (len < sizeof(meta) || len > sizeof(shm->packet))
+        return false;
+    memcpy(shm->packet, at, len); /* before it is looked at: the peer may change it */
+    if (fl_ib_packet_view(&packet.packet, shm->packet + sizeof(meta), len - sizeof(meta)) < 0)
+        return false;
+    memcpy(&meta, shm->packet, sizeof(meta));
+    packet.sgid = meta.src;
+    packet.dgid = meta.dst;
+    if (packet.packet.bth->opcode >> 5 != FL_IB_UD) /* those go by UDP */
+        to->packet(to->arg, &packet);
+    return true;
+}
+
+static bool take_message(struct fl_shm_link *link, const uint8_t *at, uint32_t len,
+                         const struct fl_shm_delivery *to)
+{
+    struct fl_shm_message message;
+    if (len < sizeof(message) || len > sizeof(message) + FL_SHM_MESSAGE_MAX)
+        return false;
+    memcpy(&message, at, sizeof(message));
+    to->message(to->arg, link, &message, at + sizeof(message), len - (uint32_t)sizeof(message));
+    return true;
+}
+
+static int read_ring(struct fl_shm *shm, struct fl_shm_link *link, const struct fl_shm_delivery *to)
 {
     int nr = 0;
     for (; nr < BATCH; nr++) {
-        struct fl_port_packet packet = {0};
-        struct fl_hub_packet meta;
-        int len = fl_hub_ring_read(&link->in, shm->packet, sizeof(shm->packet));
+        const uint8_t *at;
+        uint32_t kind;
+        int len = fl_hub_ring_peek(&link->in, &at, &kind);
         if (len == 0)
             break;
-        if (len < (int)sizeof(meta) ||
-            fl_ib_packet_view(&packet.packet, shm->packet + sizeof(meta), (size_t)len - sizeof(meta)) < 0) {
+        if (len < 0 ||
+            !(kind ? take_message(link, at, (uint32_t)len, to) : take_packet(shm, at, (uint32_t)len, to))) {
             bury(shm, link);
             return nr;
         }
-        memcpy(&meta, shm->packet, sizeof(meta));
-        packet.sgid = meta.src;
-        packet.dgid = meta.dst;
-        if (packet.packet.bth->opcode >> 5 != FL_IB_UD) /* those go by UDP */
-            to->deliver(to->arg, &packet);
+        fl_hub_ring_consume(&link->in);
     }
     return nr;
 }
@@ -297,15 +332,13 @@ static void look_around(struct fl_shm *shm)
         fl_shm_link_tell_regions(link);
 }
 
-int fl_shm_progress(struct fl_shm *shm, void (*deliver)(void *arg, const struct fl_port_packet *packet),
-                    void *arg)
+int fl_shm_progress(struct fl_shm *shm, const struct fl_shm_delivery *to)
 {
-    const struct delivery to = {deliver, arg};
     struct fl_shm_link *link, *next;
     int nr = 0;
     fl_list_for_each_safe (link, next, &shm->links, link) {
         if (link->up)
-            nr += read_ring(shm, link, &to);
+            nr += read_ring(shm, link, to);
     }
     if (++shm->turns % LOOK_EVERY == 0)
         look_around(shm);

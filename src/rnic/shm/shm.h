@@ -9,6 +9,7 @@
 
 #include "rnic/port.h"
 #include "rnic/shm/direct.h"
+#include "rnic/shm/message.h"
 
 struct fl_shm;
 
@@ -29,6 +30,9 @@ void fl_shm_put(struct fl_shm *shm, struct fl_shm_link *link);
 
 /* What peers are to know of a queue pair from now on. */
 void fl_shm_show(struct fl_shm *shm, const struct fl_shm_qp *qp);
+/* Where the grants of a queue pair are told that was shown before. NULL: too many, peers do not get to know
+ * it. */
+struct fl_shm_grant *fl_shm_grant_at(struct fl_shm *shm, uint32_t qpn);
 /* What was closed before (keys, queue pairs) is in nobody's use any more. */
 void fl_shm_quiesce(struct fl_shm *shm);
 
@@ -37,9 +41,19 @@ void fl_shm_quiesce(struct fl_shm *shm);
 bool fl_shm_has_room(struct fl_shm_link *link);
 bool fl_shm_send(struct fl_shm_link *link, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
 
-/* One turn: peers that come and go, packets. Returns how many were delivered. */
-int fl_shm_progress(struct fl_shm *shm, void (*deliver)(void *arg, const struct fl_port_packet *packet),
-                    void *arg);
+/* Messages that were begun leave. As above. */
+bool fl_shm_commit(struct fl_shm_link *link);
+
+struct fl_shm_delivery {
+    void (*packet)(void *arg, const struct fl_port_packet *packet);
+    /* len bytes of data, which the peer may change at any time: look at each once */
+    void (*message)(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
+                    const void *data, uint32_t len);
+    void *arg;
+};
+
+/* One turn: peers that come and go, packets and messages. Returns how many were delivered. */
+int fl_shm_progress(struct fl_shm *shm, const struct fl_shm_delivery *to);
 /* To be called before each sleep; 0: there is something already. */
 uint64_t fl_shm_deadline(struct fl_shm *shm);
 int fl_shm_wait_fd(const struct fl_shm *shm);

@@ -93,6 +93,11 @@ static void count_packet(void *arg, const struct fl_port_packet *packet)
     __atomic_add_fetch(&c->show->nr_packets, 1, __ATOMIC_SEQ_CST);
 }
 
+static void no_message(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
+                       const void *data, uint32_t len)
+{
+}
+
 static void child_run(struct show *show)
 {
     struct child c = {.show = show};
@@ -116,7 +121,7 @@ static void child_run(struct show *show)
     __atomic_store_n(&show->ready, true, __ATOMIC_SEQ_CST);
     while (!__atomic_load_n(&show->stop, __ATOMIC_SEQ_CST)) {
         struct pollfd pfd = {.fd = fl_shm_wait_fd(c.shm), .events = POLLIN};
-        fl_shm_progress(c.shm, count_packet, &c);
+        fl_shm_progress(c.shm, &(struct fl_shm_delivery){count_packet, no_message, &c});
         if (show->churn)
             churn(&c);
         if (fl_shm_deadline(c.shm) && !show->churn)
@@ -165,7 +170,7 @@ static struct bed *bed_open(void)
     assert_non_null(b->link);
     /* Up, and told of the memory */
     while ((!b->link->up || !b->link->regions[0].id) && fl_now_ns() < end) {
-        fl_shm_progress(b->shm, nothing, NULL);
+        fl_shm_progress(b->shm, &(struct fl_shm_delivery){nothing, no_message, NULL});
         fl_shm_deadline(b->shm);
         usleep(200);
     }
@@ -185,6 +190,16 @@ static void bed_close(struct bed *b)
     free(b);
 }
 
+static enum fl_shm_how direct(struct bed *b, const struct fl_shm_request *r)
+{
+    enum fl_shm_how how;
+    if (!fl_shm_direct_begin(b->link, fl_now_ns()))
+        return FL_SHM_NOT;
+    how = fl_shm_direct(b->link, r);
+    fl_shm_direct_end(b->link);
+    return how;
+}
+
 static enum fl_shm_how move(struct bed *b, enum fl_shm_op op, uint32_t key, uint64_t addr, uint32_t len)
 {
     const struct iovec iov[] = {{b->mine, len / 3}, {b->mine + len / 3, len - len / 3}};
@@ -196,7 +211,7 @@ static enum fl_shm_how move(struct bed *b, enum fl_shm_op op, uint32_t key, uint
                                      .len = len,
                                      .iov = len < 3 ? iov + 1 : iov,
                                      .nr_iov = len < 3 ? 1 : 2};
-    return fl_shm_direct(b->link, &r, fl_now_ns());
+    return direct(b, &r);
 }
 
 static bool vm_is_allowed(struct bed *b)
@@ -275,9 +290,9 @@ static void checks_as_the_peer_would(void **state)
     wrong[6].dest_qpn += 2000; /* does not exist */
     wrong[7].dest_qpn += 2;    /* READ only */
     wrong[7].op = FL_SHM_WRITE;
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_MAPPED);
+    assert_int_equal(direct(b, &r), FL_SHM_MAPPED);
     for (size_t i = 0; i < FL_ARRAY_LEN(wrong); i++)
-        assert_int_equal(fl_shm_direct(b->link, &wrong[i], fl_now_ns()), FL_SHM_NOT);
+        assert_int_equal(direct(b, &wrong[i]), FL_SHM_NOT);
     assert_int_equal(move(b, FL_SHM_WRITE, s->read_key, s->plain_at, 8), FL_SHM_NOT);
     assert_int_equal(move(b, FL_SHM_WRITE, 0, 0, 0), FL_SHM_MAPPED); /* nothing needs no key */
     bed_close(b);
@@ -297,23 +312,23 @@ static void atomics_are_done_in_place(void **state)
                                .iov = &iov,
                                .nr_iov = 1,
                                .operand = 5};
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_MAPPED);
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_MAPPED);
+    assert_int_equal(direct(b, &r), FL_SHM_MAPPED);
+    assert_int_equal(direct(b, &r), FL_SHM_MAPPED);
     assert_int_equal(got, 5);
     r.op = FL_SHM_SWAP;
     r.compare = 11;
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_MAPPED);
+    assert_int_equal(direct(b, &r), FL_SHM_MAPPED);
     assert_int_equal(got, 10); /* not what was expected there: unchanged */
     r.compare = 10;
     r.operand = 77;
-    fl_shm_direct(b->link, &r, fl_now_ns());
-    fl_shm_direct(b->link, &r, fl_now_ns());
+    direct(b, &r);
+    direct(b, &r);
     assert_int_equal(got, 77);
     r.addr += 4; /* not aligned: the peer says what is wrong */
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_NOT);
+    assert_int_equal(direct(b, &r), FL_SHM_NOT);
     r.addr = b->show->plain_at; /* not mapped: the peer does it */
     r.rkey = b->show->plain_key;
-    assert_int_equal(fl_shm_direct(b->link, &r, fl_now_ns()), FL_SHM_NOT);
+    assert_int_equal(direct(b, &r), FL_SHM_NOT);
     bed_close(b);
 }
 

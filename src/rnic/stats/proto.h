@@ -13,7 +13,7 @@
 
 #include "rnic/stats/counters.h"
 
-#define FL_STATS_MAGIC       0x666c7331u /* "fls1": changes when a message or a list of counters changes */
+#define FL_STATS_MAGIC       0x666c7332u /* "fls2": changes when a message or a list of counters changes */
 #define FL_STATS_ADDRESS_LEN 112
 #define FL_STATS_QPS_MAX     32 /* in one answer */
 #define FL_STATS_DEVICES_MAX 16
@@ -47,7 +47,7 @@ struct fl_stats_qp {
     uint32_t nr_sends, nr_recvs;   /* posted and not complete */
     uint32_t nr_ports;             /* source ports that packets are sprayed over */
     uint64_t rate;                 /* bytes a second that congestion leaves; 0: no limit */
-    char path[8], how[32];         /* "shm", "udp", "none"; by what means */
+    char path[8], how[40];         /* "shm", "udp", "none"; by what means */
     char reason[192];              /* why not a better one */
     uint64_t counters[FL_NR_QP_COUNTERS];
 };
