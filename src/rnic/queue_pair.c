@@ -11,8 +11,11 @@
 #include "rnic/stats.h"
 #include "rnic/verbs.h"
 
-#define QP_WR_MAX     16384
-#define INLINE_MAX    4096
+#define QP_WR_MAX  16384
+#define INLINE_MAX 4096
+/* Granted to all: programs that ask for none post a few bytes inline, since hardware rounds up what was
+ * asked. */
+#define INLINE_MIN    64u
 #define FLUSH_AT_ONCE 4 /* requests that are not complete */
 
 static int check_key(struct fl_roce_qp *roce, uint32_t key, uint64_t addr, uint32_t len, int access,
@@ -351,7 +354,8 @@ static void fill_in(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
     if (attr->srq)
         attr->cap.max_recv_wr = attr->cap.max_recv_sge = 0;
     attr->cap.max_send_sge = FL_MAX(attr->cap.max_send_sge, 1u); /* inline data counts as one */
-    memcpy(&qp->init, attr, sizeof(qp->init));                   /* the struct without _ex is its beginning */
+    attr->cap.max_inline_data = FL_MAX(attr->cap.max_inline_data, INLINE_MIN);
+    memcpy(&qp->init, attr, sizeof(qp->init)); /* the struct without _ex is its beginning */
 }
 
 static void free_qp(struct fl_qp *qp)

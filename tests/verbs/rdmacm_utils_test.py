@@ -2,7 +2,7 @@
 """librdmacm's own programs, unmodified, over the software RNIC's connection manager."""
 from programs import *
 
-need("rping", "ucmatose", "udaddy", "cmtime", "mckey", "rdma_client", "rstream")
+need("rping", "ucmatose", "udaddy", "cmtime", "mckey", "rdma_client", "rdma_xclient", "rstream")
 
 H = "127.0.0.1"
 
@@ -36,6 +36,11 @@ def test_udaddy():
 def test_synchronous():
     said, _ = both("rdma_server", f"rdma_client -s {H}", again="rdma_connect")
     assert "rdma_client: end 0" in said, said
+
+
+def test_synchronous_without_a_word_of_inline_data():
+    said, _ = both("rdma_xserver", f"rdma_xclient -s {H}", again="rdma_connect")
+    assert "rdma_xclient: end 0" in said, said
 
 
 def test_what_is_not_supported():
