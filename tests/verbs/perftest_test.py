@@ -100,6 +100,8 @@ def test_old_and_new_ways_to_post():
 def test_by_the_connection_manager():
     with_cm("ib_write_bw")
     with_cm("ib_read_bw", "-q 4")
+    with_cm("ib_send_bw", "-c UD")
+    with_cm("ib_send_lat", "-c UD")
 
 
 def test_what_is_not_supported():

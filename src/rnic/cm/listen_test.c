@@ -39,6 +39,27 @@ static void listeners(void **state)
     bed_fini(&bed);
 }
 
+/* perftest -R -c UD: what it needs for its datagrams goes by a connection to the same port before. */
+static void datagrams_after_a_listener(void **state)
+{
+    struct bed bed;
+    bed_init(&bed);
+    struct fl_cm_resolve args = {.service_id = fl_cm_service_id(FL_CM_PS_UDP, 7471),
+                                 .src_port = 40001,
+                                 .route = connect_args(&bed).route};
+    struct fl_cm_conn *a;
+    fl_cm_listener_destroy(bed.cm[B], bed.listener, bed.now);
+    fl_cm_resolve(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_SIDR_REQ);
+    expect_silence(&bed);
+    args.service_id++;
+    fl_cm_resolve(bed.cm[A], &args, bed.now, &a);
+    move(&bed, A, FL_CM_SIDR_REQ);
+    move(&bed, B, FL_CM_SIDR_REP);
+    assert_int_equal(expect_event(&bed, A, FL_CM_SIDR_RESPONSE).sidr_status, FL_CM_SIDR_UNSUPPORTED);
+    bed_fini(&bed);
+}
+
 /* 0.0.0.0, :: for IPv6 alone, and both, side by side */
 static void listeners_of_a_family(void **state)
 {
@@ -221,7 +242,7 @@ static void case_V11_backlog_1(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(listeners), cmocka_unit_test(listeners_of_a_family),
-                       cmocka_unit_test(listener_gone), cmocka_unit_test(too_many_connections),
-                       cmocka_unit_test(backlog_full), cmocka_unit_test(case_V11_backlog_64),
-                       cmocka_unit_test(case_V11_backlog_1));
+                       cmocka_unit_test(datagrams_after_a_listener), cmocka_unit_test(listener_gone),
+                       cmocka_unit_test(too_many_connections), cmocka_unit_test(backlog_full),
+                       cmocka_unit_test(case_V11_backlog_64), cmocka_unit_test(case_V11_backlog_1));
 }

@@ -46,11 +46,21 @@ void fl_cm_listener_destroy(struct fl_cm *cm, struct fl_cm_listener *listener, u
     free(listener);
 }
 
-/* A program that closes its listener often opens it again at once, and its peers do not wait for that. */
+/* The same, or the port of the same number in another space */
+static bool is_sibling(uint64_t a, uint64_t b)
+{
+    uint8_t space;
+    uint16_t port_a, port_b;
+    return a == b || (fl_cm_service_id_parse(a, &space, &port_a) &&
+                      fl_cm_service_id_parse(b, &space, &port_b) && port_a == port_b);
+}
+
+/* A program that closes its listener often opens it again at once, for datagrams too after it exchanged its
+ * parameters by a connection, and its peers do not wait for that. */
 static bool was_closed_just_now(const struct fl_cm *cm, uint64_t service_id, uint64_t now)
 {
     for (uint32_t i = 0; i < FL_MIN(cm->nr_closed, FL_CM_CLOSED_MAX); i++)
-        if (cm->closed[i].service_id == service_id && now - cm->closed[i].at < FL_CM_CLOSED_NS)
+        if (is_sibling(cm->closed[i].service_id, service_id) && now - cm->closed[i].at < FL_CM_CLOSED_NS)
             return true;
     return false;
 }

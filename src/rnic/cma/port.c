@@ -82,6 +82,42 @@ static void drop(struct fl_cma *cma, struct fl_cma_port *port)
     free(port);
 }
 
+static struct fl_cma_port *new_port(struct fl_cma *cma, uint64_t service_id)
+{
+    struct fl_cma_port *port = calloc(1, sizeof(*port));
+    if (!port)
+        return NULL;
+    port->service_id = service_id;
+    fl_list_init(&port->ids);
+    fl_list_init(&port->kept_link);
+    fl_list_add_tail(bucket_of(cma, service_id), &port->link);
+    return port;
+}
+
+static void keep(struct fl_cma *cma, struct fl_cma_port *port)
+{
+    port->listened = false;
+    port->kept_till = cma->rnic->now + KEPT_NS;
+    fl_list_add_tail(&cma->kept_ports, &port->kept_link);
+}
+
+/* A program may go on with datagrams after it exchanged its parameters by a connection. */
+static void keep_for_datagrams(struct fl_cma *cma, uint64_t service_id)
+{
+    uint8_t space;
+    uint16_t number;
+    if (!fl_cm_service_id_parse(service_id, &space, &number) || space != FL_CM_PS_TCP)
+        return;
+    service_id = fl_cm_service_id(FL_CM_PS_UDP, number);
+    struct fl_cma_port *port = find(cma, service_id) ? NULL : new_port(cma, service_id);
+    if (!port)
+        return;
+    if (claim(cma, port))
+        drop(cma, port);
+    else
+        keep(cma, port);
+}
+
 /* Requests for a listener that may come back must come here, and not to the hub, which would reject them. */
 static void drop_unused(struct fl_cma *cma, struct fl_cma_port *port)
 {
@@ -91,9 +127,8 @@ static void drop_unused(struct fl_cma *cma, struct fl_cma_port *port)
         drop(cma, port);
         return;
     }
-    port->listened = false;
-    port->kept_till = cma->rnic->now + KEPT_NS;
-    fl_list_add_tail(&cma->kept_ports, &port->kept_link);
+    keep(cma, port);
+    keep_for_datagrams(cma, port->service_id);
 }
 
 void fl_cma_ports_tick(struct fl_cma *cma, uint64_t now)
@@ -115,15 +150,10 @@ static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t s
     int r = port ? check(id, addr, port) : 0;
     if (r)
         return r;
-    if (!port) {
-        port = calloc(1, sizeof(*port));
-        if (!port)
-            return -ENOMEM;
-        port->service_id = service_id;
-        fl_list_init(&port->ids);
-        fl_list_init(&port->kept_link);
-        fl_list_add_tail(bucket_of(cma, service_id), &port->link);
-    }
+    if (!port)
+        port = new_port(cma, service_id);
+    if (!port)
+        return -ENOMEM;
     if (to_claim)
         r = claim(cma, port);
     if (r == -EADDRINUSE && id->reuseaddr)
