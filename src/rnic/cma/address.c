@@ -74,7 +74,19 @@ static struct fl_device *device_with(const struct in6_addr *gid)
     return device;
 }
 
-/* To an address that may be any, and a port that may be 0. */
+bool fl_cma_is_loopback(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_INET)
+        return be32toh(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return addr->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
+}
+
+/*
+ * To an address that may be any, and a port that may be 0. To the kernel a loopback address is of no device;
+ * libfabric binds to one, without a port, to see which devices an id can have. Here it stays open until it
+ * listens or its peer's address is known.
+ */
 static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_claim)
 {
     struct sockaddr_storage to = {0};
@@ -85,7 +97,9 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
     memcpy(&to, addr, len_of(addr));
     if (!fl_cma_is_any(addr)) {
         struct fl_device *device = device_with(&gid);
-        int r = device ? fl_cma_attach(id, device) : -EADDRNOTAVAIL;
+        int r = device ? 0 : -EADDRNOTAVAIL;
+        if (!r && (port || !fl_cma_is_loopback(addr)))
+            r = fl_cma_attach(id, device);
         if (r)
             return r;
     }

@@ -178,10 +178,17 @@ static void devices_are_those_of_the_addresses(void **state)
     assert_int_equal(fl_cma_create_id(NULL, &b, NULL, RDMA_PS_TCP), 0);
     assert_int_equal(fl_cma_bind_addr(a, (struct sockaddr *)&lo), 0);
     assert_int_equal(fl_cma_bind_addr(b, (struct sockaddr *)&own), 0);
+    assert_null(a->verbs);
+    assert_int_equal(fl_cma_listen(a, 0), 0);
     assert_ptr_equal(a->verbs, list[2]); /* the loopback is last */
     assert_true(b->verbs == list[0] || b->verbs == list[1]);
     assert_null(list[3]);
     assert_ptr_not_equal(a->pd, b->pd);
+    fl_cma_destroy_id(a);
+    assert_int_equal(fl_cma_create_id(NULL, &a, NULL, RDMA_PS_TCP), 0);
+    lo.sin_port = htobe16(4420);
+    assert_int_equal(fl_cma_bind_addr(a, (struct sockaddr *)&lo), 0);
+    assert_ptr_equal(a->verbs, list[2]); /* with a port it is for listening */
     fl_cma_free_devices(list);
     fl_cma_destroy_id(a);
     fl_cma_destroy_id(b);

@@ -160,6 +160,7 @@ uint64_t fl_cma_ports_deadline(const struct fl_cma *cma);
 bool fl_cma_gid_of(const struct sockaddr *addr, struct in6_addr *gid); /* false: not an IP address */
 uint16_t fl_cma_port_of(const struct sockaddr *addr);
 bool fl_cma_is_any(const struct sockaddr *addr);
+bool fl_cma_is_loopback(const struct sockaddr *addr);
 void fl_cma_set_addr(struct sockaddr_storage *to, const struct in6_addr *gid, uint16_t port,
                      uint32_t scope_id);
 void fl_cma_fill_path(struct fl_cma_id *id); /* of its route */

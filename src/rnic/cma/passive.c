@@ -26,13 +26,27 @@ static int listen_locked(struct fl_cma_id *id, int backlog)
     return r;
 }
 
+/* A loopback address without a port had no device yet. */
+static int find_device(struct fl_cma_id *id)
+{
+    const struct sockaddr *addr = &id->id.route.addr.src_addr;
+    struct in6_addr gid;
+    if (id->state != FL_CMA_BOUND || id->device || fl_cma_is_any(addr))
+        return 0;
+    fl_cma_gid_of(addr, &gid);
+    struct fl_device *device = fl_cma_device_of(&gid);
+    return device ? fl_cma_attach(id, device) : -EADDRNOTAVAIL;
+}
+
 int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
     struct sockaddr_in any = {.sin_family = AF_INET};
     if (id->state == FL_CMA_IDLE && fl_cma_bind_addr(cm_id, (struct sockaddr *)&any))
         return -1;
-    int r = fl_cma_lock(id->cma);
+    int r = find_device(id);
+    if (!r)
+        r = fl_cma_lock(id->cma);
     if (r)
         return fl_cma_result(r);
     r = listen_locked(id, backlog);
