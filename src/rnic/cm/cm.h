@@ -179,11 +179,11 @@ struct fl_cm_stats {
     uint64_t nr_forged;            /* from another address than that of the connection or in the message */
     uint64_t nr_unknown;           /* of no connection that is here */
     uint64_t nr_backlog;           /* requests dropped since the backlog was full: the peer asks again */
-    uint64_t nr_closed;          /* requests dropped since the listener went a moment ago: it may come back */
-    uint64_t nr_no_resources;    /* requests rejected since there are too many connections */
-    uint64_t nr_no_service;      /* requests to a service ID that nobody serves */
-    uint64_t nr_stale;           /* connections that a new one of the same peer queue pair ended */
-    uint64_t nr_answers_dropped; /* no room for an answer to a stranger */
+    uint64_t nr_closed;            /* requests dropped since a listener may come: fl_cm_await() */
+    uint64_t nr_no_resources;      /* requests rejected since there are too many connections */
+    uint64_t nr_no_service;        /* requests to a service ID that nobody serves */
+    uint64_t nr_stale;             /* connections that a new one of the same peer queue pair ended */
+    uint64_t nr_answers_dropped;   /* no room for an answer to a stranger */
 };
 
 /* 0, -EINVAL, -ENOMEM */
@@ -211,6 +211,12 @@ uint32_t fl_cm_nr_conns(const struct fl_cm *cm); /* with those that nobody owns 
  */
 int fl_cm_listen(struct fl_cm *cm, uint64_t service_id, const struct in6_addr *addr, uint32_t backlog,
                  void *owner, struct fl_cm_listener **listener);
+/*
+ * Somebody is about to listen on it: was bound to it, or closed a listener, which many do only to open
+ * another one. Peers do not wait for that: for 2 s their requests are dropped, which they repeat, and not
+ * rejected. So are requests for the port of that number in another space.
+ */
+void fl_cm_await(struct fl_cm *cm, uint64_t service_id, uint64_t now);
 /* Requests whose event was not taken yet are rejected; others stay with their owner. */
 void fl_cm_listener_destroy(struct fl_cm *cm, struct fl_cm_listener *listener, uint64_t now);
 

@@ -8,8 +8,8 @@
 #include "rnic/cm/cm.h"
 
 #define FL_CM_ANSWERS_MAX 64                         /* answers to strangers that wait to be sent */
-#define FL_CM_CLOSED_MAX  16u                        /* listeners that were closed a moment ago */
-#define FL_CM_CLOSED_NS   (2000 * UINT64_C(1000000)) /* perftest comes back after one second */
+#define FL_CM_AWAITED_MAX 16u                        /* fl_cm_await() */
+#define FL_CM_AWAITED_NS  (2000 * UINT64_C(1000000)) /* perftest comes back after one second */
 #define FL_CM_KEPT_MAX    1024 /* connections that are over, kept so that repeats get the same answer */
 
 /* What a peer's time codes count as: none makes us fast without end, or wait for days */
@@ -91,11 +91,11 @@ struct fl_cm {
     uint32_t hash_mask;
     uint32_t nr_conns, nr_kept;
     struct fl_timer_heap timers;
-    struct fl_cm_closed {
+    struct fl_cm_awaited {
         uint64_t service_id, at;
-    } closed[FL_CM_CLOSED_MAX];
-    uint32_t nr_closed; /* in all; the newest are kept */
-    uint32_t id_count;  /* goes through all IDs before one comes again */
+    } awaited[FL_CM_AWAITED_MAX];
+    uint32_t nr_awaited; /* in all; the newest are kept */
+    uint32_t id_count;   /* goes through all IDs before one comes again */
     uint64_t nr_drawn;
     struct fl_cm_tx answers[FL_CM_ANSWERS_MAX];
     uint32_t answers_head, answers_tail;

@@ -33,6 +33,11 @@ int fl_cm_listen(struct fl_cm *cm, uint64_t service_id, const struct in6_addr *a
     return 0;
 }
 
+void fl_cm_await(struct fl_cm *cm, uint64_t service_id, uint64_t now)
+{
+    cm->awaited[cm->nr_awaited++ % FL_CM_AWAITED_MAX] = (struct fl_cm_awaited){service_id, now};
+}
+
 void fl_cm_listener_destroy(struct fl_cm *cm, struct fl_cm_listener *listener, uint64_t now)
 {
     struct fl_cm_conn *conn, *next;
@@ -41,12 +46,13 @@ void fl_cm_listener_destroy(struct fl_cm *cm, struct fl_cm_listener *listener, u
         if (conn->pending & (1u << FL_CM_CONNECT_REQUEST | 1u << FL_CM_SIDR_REQUEST))
             fl_cm_conn_destroy(cm, conn, now); /* nobody ever heard of it */
     }
-    cm->closed[cm->nr_closed++ % FL_CM_CLOSED_MAX] = (struct fl_cm_closed){listener->service_id, now};
+    fl_cm_await(cm, listener->service_id, now);
     fl_list_del(&listener->link);
     free(listener);
 }
 
-/* The same, or the port of the same number in another space */
+/* The same, or the port of that number in another space: parameters of datagrams are often exchanged by a
+ * connection before. */
 static bool is_sibling(uint64_t a, uint64_t b)
 {
     uint8_t space;
@@ -55,12 +61,10 @@ static bool is_sibling(uint64_t a, uint64_t b)
                       fl_cm_service_id_parse(b, &space, &port_b) && port_a == port_b);
 }
 
-/* A program that closes its listener often opens it again at once, for datagrams too after it exchanged its
- * parameters by a connection, and its peers do not wait for that. */
-static bool was_closed_just_now(const struct fl_cm *cm, uint64_t service_id, uint64_t now)
+static bool is_awaited(const struct fl_cm *cm, uint64_t service_id, uint64_t now)
 {
-    for (uint32_t i = 0; i < FL_MIN(cm->nr_closed, FL_CM_CLOSED_MAX); i++)
-        if (is_sibling(cm->closed[i].service_id, service_id) && now - cm->closed[i].at < FL_CM_CLOSED_NS)
+    for (uint32_t i = 0; i < FL_MIN(cm->nr_awaited, FL_CM_AWAITED_MAX); i++)
+        if (is_sibling(cm->awaited[i].service_id, service_id) && now - cm->awaited[i].at < FL_CM_AWAITED_NS)
             return true;
     return false;
 }
@@ -69,7 +73,7 @@ int fl_cm_new_request(struct fl_cm *cm, const struct fl_cm_meta *meta, uint64_t 
                       struct fl_cm_conn **out)
 {
     struct fl_cm_listener *listener = fl_cm_find_listener(cm, service_id, &meta->local);
-    if (!listener && was_closed_just_now(cm, service_id, now)) {
+    if (!listener && is_awaited(cm, service_id, now)) {
         cm->stats.nr_closed++;
         return -EAGAIN;
     }

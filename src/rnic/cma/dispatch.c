@@ -169,6 +169,8 @@ void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *e)
         break;
     case FL_CM_REJECTED:
         fl_list_del(&id->watch_link);
+        FL_DEBUG("%s: the connection was rejected: reason %u",
+                 id->id.verbs ? id->id.verbs->device->name : "?", e->reason);
         fl_cma_tell(id, RDMA_CM_EVENT_REJECTED, e->reason, e);
         break;
     case FL_CM_UNREACHABLE:

@@ -162,6 +162,8 @@ static int bind_to(struct fl_cma_id *id, const struct sockaddr *addr, uint64_t s
         drop_unused(cma, port);
         return r;
     }
+    if (to_claim) /* qperf tells its peer the port before it listens */
+        fl_cm_await(cma->cm, service_id, cma->rnic->now);
     id->port = port;
     fl_list_del(&port->kept_link);
     fl_list_add_tail(&port->ids, &id->port_link);

@@ -36,6 +36,29 @@ static void nobody_listens(void **state)
     fl_cma_destroy_event_channel(channel);
 }
 
+/* A server may tell its peer the port that it was bound to before it listens there. */
+static void listens_a_moment_late(void **state)
+{
+    struct bed bed;
+    struct rdma_cm_id *listener;
+    struct sockaddr_in addr = loopback(0);
+    bed_init(&bed, RDMA_PS_TCP, 0);
+    assert_int_equal(fl_cma_create_id(bed.server, &listener, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(fl_cma_bind_addr(listener, (struct sockaddr *)&addr), 0);
+    struct rdma_cm_id *client = resolved(bed.client, be16toh(fl_cma_get_src_port(listener)), RDMA_PS_TCP);
+    assert_int_equal(fl_cma_connect(client, NULL), 0);
+    assert_int_equal(fl_cma_listen(listener, 0), 0);
+    struct rdma_cm_event *event = expect(bed.server, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *server = event->id;
+    assert_ptr_equal(event->listen_id, listener);
+    fl_cma_ack_cm_event(event);
+    fl_cma_destroy_id(server);
+    expect_and_ack(bed.client, RDMA_CM_EVENT_REJECTED);
+    fl_cma_destroy_id(listener);
+    destroy(client);
+    bed_fini(&bed);
+}
+
 static void synchronous_connect_is_refused(void **state)
 {
     struct sockaddr_in addr = loopback(1);
@@ -248,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reject_brings_private_data),
         cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(listens_a_moment_late),
         cmocka_unit_test(synchronous_connect_is_refused),
         cmocka_unit_test(ports_are_taken),
         cmocka_unit_test(wrong_state_or_value),
