@@ -26,8 +26,9 @@ int fl_access(const char *path, int mode) __asm__("access");
 int fl_stat(const char *path, struct stat *st) __asm__("stat");
 int fl_stat64(const char *path, struct stat *st) __asm__("stat64");
 
-#define DEV "/dev/infiniband/"
-#define SYS "/sys/class/infiniband/"
+#define DEV     "/dev/infiniband/"
+#define SYS     "/sys/class/infiniband/"
+#define SYS_LEN (sizeof(SYS) - 1)
 
 typedef int (*open_function)(const char *path, int flags, ...);
 typedef int (*access_function)(const char *path, int mode);
@@ -96,6 +97,23 @@ static int attribute(struct fl_device *device, const char *path, char *text, siz
     return -1;
 }
 
+/* The folder of the devices, or of a software device? */
+static bool is_folder(const char *path)
+{
+    const char *rest;
+    if (!path || strncmp(path, SYS, SYS_LEN - 1))
+        return false;
+    if (!path[SYS_LEN - 1])
+        return true;
+    return path[SYS_LEN - 1] == '/' && (!path[SYS_LEN] || (device_of(path + SYS_LEN, &rest) && !*rest));
+}
+
+/* What the path stands for as far as its kind and rights go */
+static const char *likeness(const char *path)
+{
+    return is_device_file(path) ? "/dev/null" : is_folder(path) ? "/sys" : path;
+}
+
 /* A descriptor of a software device's file; -1: it is not one. */
 static int open_own(const char *path)
 {
@@ -103,9 +121,9 @@ static int open_own(const char *path)
     const char *rest;
     if (is_device_file(path))
         return real_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
-    if (strncmp(path, SYS, sizeof(SYS) - 1))
+    if (strncmp(path, SYS, SYS_LEN))
         return -1;
-    struct fl_device *device = device_of(path + sizeof(SYS) - 1, &rest);
+    struct fl_device *device = device_of(path + SYS_LEN, &rest);
     int len = device ? attribute(device, rest, text, sizeof(text)) : -1;
     if (len < 0)
         return -1;
@@ -124,9 +142,8 @@ static mode_t mode_of(int flags, va_list args)
 
 static int open_any(const char *path, int flags, mode_t mode)
 {
-    int fd = path && (!strncmp(path, DEV, sizeof(DEV) - 1) || !strncmp(path, SYS, sizeof(SYS) - 1))
-                 ? open_own(path)
-                 : -1;
+    int fd = path && (!strncmp(path, DEV, sizeof(DEV) - 1) || !strncmp(path, SYS, SYS_LEN)) ? open_own(path)
+                                                                                            : -1;
     return fd >= 0 ? fd : real_open(path, flags, mode);
 }
 
@@ -153,7 +170,7 @@ FL_EXPORT int fl_access(const char *path, int mode)
     static access_function real;
     if (!real)
         real = (access_function)dlsym(RTLD_NEXT, "access");
-    return real(is_device_file(path) ? "/dev/null" : path, mode);
+    return real(likeness(path), mode);
 }
 
 static int stat_any(const char *path, struct stat *st)
@@ -161,7 +178,7 @@ static int stat_any(const char *path, struct stat *st)
     static stat_function real;
     if (!real)
         real = (stat_function)dlsym(RTLD_NEXT, "stat64");
-    return real(is_device_file(path) ? "/dev/null" : path, st);
+    return real(likeness(path), st);
 }
 
 FL_EXPORT int fl_stat(const char *path, struct stat *st)

@@ -39,6 +39,22 @@ def test_children_see_it():
     assert "first" in farlane("sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=":".join([*sanitizers(), "/first"])).stdout
 
 
+def test_container_without_privileges():
+    """No /dev/infiniband, nothing to be written to but 64 KiB of /dev/shm, not root."""
+    if not shutil.which("bwrap"):
+        raise AssertionError("bwrap (bubblewrap) is not installed")
+    preload = ":".join(sanitizers())
+    inside = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--size", "65536", "--tmpfs", "/dev/shm", "--unshare-user", "--uid", "1000", "--gid", "1000",
+              "--unshare-pid", "--proc", "/proc", "--cap-drop", "ALL", "--die-with-parent", "sh", "-c"]
+    pingpong = f"{EXE} run -- ibv_rc_pingpong -g 0"
+    said = subprocess.run([*inside, f"id -u; touch /tmp/x; ls /dev/infiniband; {EXE} run -- ibv_devices; {pingpong} & sleep 1; {pingpong} 127.0.0.1 && wait $! && echo both"],
+                          env=dict(environment(), LD_PRELOAD=preload), capture_output=True, text=True, timeout=PATIENCE)
+    out = said.stdout + said.stderr
+    assert out.startswith("1000\n") or "\n1000\n" in out, out
+    assert "Read-only file system" in out and "/dev/infiniband': No such file" in out, out
+    assert "farlane0" in out and out.count("1000 iters in") == 2 and "both" in out, out
+
+
 def test_stats():
     s = subprocess.Popen([EXE, "run", "--", "ibv_rc_pingpong", "-g", "0"], env=dict(environment(), LD_PRELOAD=":".join(sanitizers())),
                          stdout=subprocess.DEVNULL)
