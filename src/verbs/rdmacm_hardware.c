@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* librdmacm, found at run time: farlane also runs where it is not installed. */
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "base/util.h"
+#include "verbs/library.h"
 #include "verbs/rdmacm.h"
-
-#define LIBRARY "librdmacm.so.1"
-
-static struct {
-    pthread_mutex_t lock;
-    bool loaded;
-    struct fl_rdmacm rdmacm;
-} hw = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* What an older library lacks */
 static int lacks(void)
@@ -49,21 +38,10 @@ static int no_join_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *att
     return lacks();
 }
 
-typedef void (*any_function)(void);
+#define MAY_LACK(member, less) FL_SYMBOL(struct fl_rdmacm, member, "rdma_" #member, less)
+#define NEEDS(member)          MAY_LACK(member, NULL)
 
-struct symbol {
-    const char *name;
-    size_t at;            /* in struct fl_rdmacm */
-    any_function or_else; /* NULL: cannot do without */
-};
-
-#define MAY_LACK(function, less)                                                      \
-    {                                                                                 \
-        "rdma_" #function, offsetof(struct fl_rdmacm, function), (any_function)(less) \
-    }
-#define NEEDS(function) MAY_LACK(function, NULL)
-
-static const struct symbol symbols[] = {
+static const struct fl_symbol symbols[] = {
     NEEDS(create_event_channel),
     NEEDS(destroy_event_channel),
     NEEDS(get_cm_event),
@@ -107,40 +85,22 @@ static const struct symbol symbols[] = {
     NEEDS(leave_multicast),
 };
 
-static int fill(void *library, struct fl_error *err)
-{
-    for (size_t i = 0; i < FL_ARRAY_LEN(symbols); i++) {
-        any_function f = (any_function)dlsym(library, symbols[i].name);
-        if (!f)
-            f = symbols[i].or_else;
-        if (!f)
-            return fl_error_set(err, -ENOENT, "%s has no %s: rdma-core 28 or newer is needed", LIBRARY,
-                                symbols[i].name);
-        memcpy((char *)&hw.rdmacm + symbols[i].at, &f, sizeof(f));
-    }
-    hw.rdmacm.name = "hardware";
-    return 0;
-}
+static struct fl_rdmacm hw = {.name = "hardware"};
 
-static int load(struct fl_error *err)
-{
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return fl_error_set(err, -ENOENT, "RDMA hardware needs librdmacm, which is not installed: %s",
-                            dlerror());
-    int r = fill(library, err);
-    if (r)
-        dlclose(library);
-    return r;
-}
+static struct fl_library library = {
+    .file = "librdmacm.so.1",
+    .package = "rdma-core",
+    .version = "28",
+    .symbols = symbols,
+    .nr_symbols = FL_ARRAY_LEN(symbols),
+    .table = &hw,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 int fl_rdmacm_hardware(const struct fl_rdmacm **rdmacm, struct fl_error *err)
 {
-    pthread_mutex_lock(&hw.lock);
-    int r = hw.loaded ? 0 : load(err);
-    hw.loaded = !r;
-    pthread_mutex_unlock(&hw.lock);
+    int r = fl_library_load(&library, err);
     if (!r)
-        *rdmacm = &hw.rdmacm;
+        *rdmacm = &hw;
     return r;
 }
