@@ -28,6 +28,13 @@ extern "C" {
 struct fl_device;
 struct fl_queue;
 
+/* The least that a path to a remote namespace must be; less is an error, -EPFNOSUPPORT. Local namespaces are not asked. */
+enum fl_require {
+    FL_REQUIRE_NOTHING,
+    FL_REQUIRE_RDMA,     /* by hardware or by the software RNIC */
+    FL_REQUIRE_HARDWARE, /* an RNIC, or a driver of the kernel that passes for one */
+};
+
 /* All times in milliseconds; 0 means the default that is named. */
 struct fl_device_options {
     const char *hostnqn;            /* NULL: the machine's (/etc/nvme/hostnqn), else one that is made and kept for this user */
@@ -41,11 +48,12 @@ struct fl_device_options {
     uint32_t io_timeout_ms;         /* an I/O without answer makes the queue reconnect; default 30000 */
     bool hdgst, ddgst;              /* as ?hdgst=1&ddgst=1 in the URL */
     bool no_reconnect;              /* the first loss is final */
+    enum fl_require require;
 };
 
 struct fl_device_info {
     char url[1024];      /* can be pasted back */
-    char transport[16];  /* "tcp", "file", "ram", "null" */
+    char transport[16];  /* "tcp", "rdma", "file", "ram", "null" */
     char subnqn[224], model[41], serial[21], firmware[9];
     uint32_t nsid, block_len;
     uint64_t len;             /* bytes */
@@ -57,13 +65,18 @@ struct fl_device_info {
     uint8_t uuid[16];
     char state[64];            /* "live", "reconnecting: attempt 3 of 30, next in 2 s", "lost" */
     char reason[480];          /* why it is reconnecting or lost; "" while it is live */
+    char path[16];             /* by which its bytes go: "hardware", "shm", "udp" (both by the software RNIC), "tcp"; "local" */
+    char path_why[512];        /* why it is no better one, as far as there is more to say than its name; else "" */
+    char rdma_device[64];      /* "mlx5_0", "farlane0"; "": none is used */
 };
 
 /*
- * Opens a namespace by URL: nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1], file:PATH, ram:SIZE, null:SIZE. Without ns= the
- * subsystem's only active namespace is taken. Blocks until connected or failed (connect_timeout_ms). The device is the caller's:
+ * Opens a namespace by URL: nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1], nvme+rdma://HOST[:4420]/NQN[?ns=1&dev=auto|soft|
+ * hardware|NAME&fallback=tcp], file:PATH, ram:SIZE, null:SIZE. fallback=tcp: by TCP, at the same port, if there is no RDMA to the
+ * target, which is said in the log and in fl_device_info; it stays so until the device is closed. Without ns= the subsystem's only active namespace is taken. Blocks until connected or failed (connect_timeout_ms). The device is the caller's:
  * fl_device_close, after its queues. Any thread. Errors: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -EACCES (host not
- * allowed), -ENOENT (no such subsystem or namespace), -EPROTO, -EINVAL. NVMe over Fabrics 1.1, 3.3 (Connect).
+ * allowed), -ENOENT (no such subsystem or namespace), -ENODEV (no RDMA device leads there), -EPFNOSUPPORT (options->require),
+ * -EPROTO, -EINVAL. NVMe over Fabrics 1.1, 3.3 (Connect).
  */
 FL_API int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
 FL_API void fl_device_close(struct fl_device *dev);

@@ -23,7 +23,7 @@ static const char *const schemes[] = {
     [FL_URL_NULL] = "null:",
 };
 
-enum option_type { OPT_BOOL, OPT_CHOICE, OPT_NUMBER, OPT_BLOCK_LEN, OPT_SIZE, OPT_NQN, OPT_TEXT };
+enum option_type { OPT_BOOL, OPT_CHOICE, OPT_NUMBER, OPT_BLOCK_LEN, OPT_SIZE, OPT_NQN, OPT_TEXT, OPT_TCP };
 
 /* Every key there is, in the order in which they are written: parsing and formatting both go by this table.
  */
@@ -42,6 +42,7 @@ static const struct option {
     {"kato", REMOTE, OPT_NUMBER, offsetof(struct fl_url, kato_ms), UINT32_MAX},
     {"host", REMOTE, OPT_NQN, offsetof(struct fl_url, hostnqn), FL_NQN_LEN},
     {"dev", KIND(NVME_RDMA), OPT_TEXT, offsetof(struct fl_url, dev), sizeof(((struct fl_url *)0)->dev)},
+    {"fallback", KIND(NVME_RDMA), OPT_TCP, offsetof(struct fl_url, fallback_tcp), 0},
     {"bs", LOCAL, OPT_BLOCK_LEN, offsetof(struct fl_url, block_len), 0},
     {"size", KIND(FILE), OPT_SIZE, offsetof(struct fl_url, size), 0},
     {"direct", KIND(FILE), OPT_CHOICE, offsetof(struct fl_url, direct), 0},
@@ -133,6 +134,11 @@ static int set_option(struct parser *p, const struct option *o, const char *valu
             *(bool *)field = *value == '1';
         else
             *(enum fl_url_choice *)field = *value == '1' ? FL_URL_ON : FL_URL_OFF;
+        break;
+    case OPT_TCP:
+        if (strcmp(value, "tcp"))
+            return fail(p, at, "%s is tcp, or left away", o->key);
+        *(bool *)field = true;
         break;
     case OPT_NUMBER:
         rc = fl_number_parse(value, 1, o->limit, o->key, &v, &why);
@@ -398,6 +404,9 @@ static bool option_value(const struct fl_url *url, const struct option *o, char 
     case OPT_CHOICE:
         snprintf(value, len, "%d", *(const enum fl_url_choice *)field == FL_URL_ON);
         return *(const enum fl_url_choice *)field != FL_URL_AUTO;
+    case OPT_TCP:
+        snprintf(value, len, "tcp");
+        return *(const bool *)field;
     case OPT_NUMBER:
     case OPT_BLOCK_LEN:
         snprintf(value, len, "%" PRIu32, *(const uint32_t *)field);

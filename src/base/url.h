@@ -3,7 +3,7 @@
  * The names of namespaces, remote and local:
  *
  *     nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1&queues=N&depth=N&host=HOSTNQN&kato=MS]
- *     nvme+rdma://HOST[:4420]/NQN[?ns=1&dev=auto|soft|NAME&...]
+ *     nvme+rdma://HOST[:4420]/NQN[?ns=1&dev=auto|soft|hardware|NAME&fallback=tcp&...]
  *     file:PATH[,bs=512|4096][,size=SIZE][,direct=0|1][,ro=1][,prealloc=1][,lock=0][,uring=0|1]
  *     ram:SIZE[,bs=512|4096][,huge=0|1]        null:SIZE[,bs=512|4096]
  *
@@ -46,7 +46,8 @@ struct fl_url {
     uint32_t depth;     /* entries of a queue; 0: not given */
     uint32_t kato_ms;   /* 0: not given */
     char hostnqn[FL_NQN_LEN];
-    char dev[64]; /* rdma: the device; "": not given */
+    char dev[64];      /* rdma: auto, soft, hardware, or a device's name; "": not given */
+    bool fallback_tcp; /* rdma: else by TCP */
 
     /* file, ram, null */
     char path[FL_URL_PATH_LEN]; /* file */

@@ -143,6 +143,7 @@ struct fl_listen_options {
     const struct fl_handler *handler;
     void *listener_user;
     struct fl_addr addr; /* port 0: any; fl_listener_addr tells which */
+    const char *dev;     /* RDMA: which device, as fl_choose() takes it; NULL: auto. Used during listen() only */
     bool hdgst, ddgst;   /* digests that may be agreed (both true by default) */
     uint32_t max_h2c_len; /* MAXH2CDATA, 4096..; 0: default */
     uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */

@@ -9,7 +9,24 @@
 const struct fl_rdma_lib fl_rdma_soft = {.verbs = &fl_verbs_soft, .cm = &fl_rdmacm_soft};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fl_rdma_domain *domains; /* lock */
+static struct fl_rdma_lib hardware_lib; /* lock; the same each time that it is filled in */
+static struct fl_rdma_domain *domains;  /* lock */
+
+int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_error *err)
+{
+    int r = 0;
+
+    *lib = &fl_rdma_soft;
+    if (!hardware)
+        return 0;
+    pthread_mutex_lock(&lock);
+    r = fl_verbs_hardware(&hardware_lib.verbs, err);
+    if (r == 0)
+        r = fl_rdmacm_hardware(&hardware_lib.cm, err);
+    pthread_mutex_unlock(&lock);
+    *lib = &hardware_lib;
+    return r;
+}
 
 int fl_rdma_domain_get(const struct fl_rdma_lib *lib, struct ibv_context *context, enum fl_rdma_role role,
                        struct fl_rdma_domain **domain)

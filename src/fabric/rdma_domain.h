@@ -21,6 +21,9 @@ struct fl_rdma_lib {
 
 extern const struct fl_rdma_lib fl_rdma_soft;
 
+/* The software RNIC's, or hardware's, loaded at the first call. -ENOENT with text: rdma-core is not there. */
+int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_error *err);
+
 /* A target moves data itself and lets nobody at its memory; a host lets its targets. */
 enum fl_rdma_role { FL_RDMA_TARGET, FL_RDMA_HOST };
 

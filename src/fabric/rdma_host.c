@@ -23,24 +23,65 @@ static void drop_id(struct fl_rdma_host *h)
     h->id = NULL;
 }
 
+static void drop_channel(struct fl_rdma_host *h)
+{
+    if (h->channel)
+        h->lib->cm->destroy_event_channel(h->channel);
+    h->channel = NULL;
+}
+
+/* Whose functions, and an event channel of theirs. */
+static int take_lib(struct fl_rdma_host *h)
+{
+    const struct fl_rdma_lib *lib = h->options.lib;
+    struct fl_error why = {0};
+    int r = lib ? 0 : fl_rdma_lib_get(h->choice.hardware, &lib, &why);
+
+    if (r < 0)
+        return fl_rdma_host_broken(h, r, why.text);
+    if (lib != h->lib)
+        drop_channel(h);
+    h->lib = lib;
+    if (!h->channel)
+        h->channel = lib->cm->create_event_channel();
+    if (!h->channel || fcntl(h->channel->fd, F_SETFL, O_NONBLOCK) < 0)
+        return fl_rdma_host_broken(h, errno ? -errno : -EIO, "an RDMA event channel could not be made");
+    return 0;
+}
+
+static int choose(struct fl_rdma_host *h, const struct fl_addr *addr)
+{
+    struct fl_error why = {0};
+    int r = fl_choose_to(addr, h->options.dev, &h->choice, &why);
+
+    return r < 0 ? fl_rdma_host_broken(h, r, why.text) : take_lib(h);
+}
+
+static int start_resolve(struct fl_rdma_host *h, struct fl_addr *addr)
+{
+    struct sockaddr *source = h->choice.bind ? (struct sockaddr *)&h->choice.source.ss : NULL;
+
+    if (h->lib->cm->create_id(h->channel, &h->id, h, RDMA_PS_TCP)) {
+        h->id = NULL;
+        return fl_rdma_host_broken(h, errno ? -errno : -EIO,
+                                   "the RDMA connection manager gives no identifier");
+    }
+    h->state = RESOLVE_ADDR;
+    if (!h->lib->cm->resolve_addr(h->id, source, (struct sockaddr *)&addr->ss, RESOLVE_MS))
+        return 0;
+    return fl_rdma_host_broken(h, errno ? -errno : -EIO,
+                               "no RDMA device of this machine leads to the target's address");
+}
+
 static int next_addr(struct fl_rdma_host *h)
 {
     while (h->next_addr < h->options.nr_addrs) {
         struct fl_addr addr = h->options.addrs[h->next_addr++];
 
         drop_id(h);
-        if (h->lib->cm->create_id(h->channel, &h->id, h, RDMA_PS_TCP)) {
-            h->id = NULL;
-            return fl_rdma_host_broken(h, errno ? -errno : -EIO,
-                                       "the RDMA connection manager gives no identifier");
-        }
-        h->state = RESOLVE_ADDR;
-        if (!h->lib->cm->resolve_addr(h->id, NULL, (struct sockaddr *)&addr.ss, RESOLVE_MS)) {
-            fl_error_clear(&h->err);
+        fl_error_clear(&h->err);
+        if (choose(h, &addr) == 0 && start_resolve(h, &addr) == 0)
             return 0;
-        }
-        fl_rdma_host_broken(h, errno ? -errno : -EIO,
-                            "no RDMA device of this machine leads to the target's address");
     }
     return h->err.code
                ? h->err.code
@@ -212,7 +253,6 @@ int fl_rdma_host_create(const struct fl_rdma_host_options *options, struct fl_rd
 
     if (!h)
         return fl_error_set(err, -ENOMEM, "out of memory");
-    h->lib = options->lib ? options->lib : &fl_rdma_soft;
     h->options = *options;
     h->sends_max = options->nr_reqs + 2 * SIGNAL_EVERY;
     while ((1u << h->slot_bits) < options->nr_reqs)
@@ -222,13 +262,13 @@ int fl_rdma_host_create(const struct fl_rdma_host_options *options, struct fl_rd
     h->recvs = calloc(options->nr_reqs, sizeof(h->recvs[0]) + sizeof(h->capsules[0]));
     h->capsules = (struct fl_rdma_host_capsule *)(h->recvs + (h->recvs ? options->nr_reqs : 0));
     h->slots = calloc(options->nr_reqs, sizeof(h->slots[0]));
-    h->channel = h->recvs && h->slots ? h->lib->cm->create_event_channel() : NULL;
-    if (!h->channel) {
-        r = fl_error_set(err, errno ? -errno : -ENOMEM, "an RDMA event channel could not be made");
+    if (!h->recvs || !h->slots) {
+        r = fl_error_set(err, -ENOMEM, "out of memory");
         goto destroy;
     }
-    if (fcntl(h->channel->fd, F_SETFL, O_NONBLOCK) < 0 || next_addr(h) < 0) {
-        r = fl_error_set(err, h->err.code ? h->err.code : -errno, "%s", h->err.text);
+    r = next_addr(h);
+    if (r < 0) {
+        fl_error_set(err, r, "%s", h->err.text);
         goto destroy;
     }
     *host = h;
@@ -243,13 +283,20 @@ void fl_rdma_host_destroy(struct fl_rdma_host *h)
 {
     free_queue(h);
     fl_rdma_host_end_requests(h);
-    if (h->channel)
-        h->lib->cm->destroy_event_channel(h->channel);
+    drop_channel(h);
     if (h->domain)
         fl_rdma_domain_put(h->domain);
     free(h->recvs);
     free(h->slots);
     free(h);
+}
+
+bool fl_rdma_host_taken(struct fl_rdma_host *h, struct fl_taken *taken)
+{
+    if (h->state != CONNECTED || h->err.code || !h->id || !h->id->qp)
+        return false;
+    fl_taken_by(h->lib->verbs, h->id->qp, taken);
+    return true;
 }
 
 int fl_rdma_host_pollfds(const struct fl_rdma_host *h, struct pollfd p[FL_RDMA_HOST_FDS])

@@ -12,14 +12,16 @@
 
 #include "base/address.h"
 #include "fabric/request.h"
+#include "verbs/taken.h"
 
 struct fl_rdma_host;
 struct fl_rdma_lib;
 
 struct fl_rdma_host_options {
-    const struct fl_rdma_lib *lib; /* NULL: the software RNIC's */
+    const struct fl_rdma_lib *lib; /* NULL: those of the chosen device; others are for tests */
     const struct fl_addr *addrs;   /* tried in order; in place while connecting */
     uint32_t nr_addrs;
+    const char *dev; /* as fl_choose() takes it; in place while connecting */
     uint16_t qid, cntlid;
     uint16_t sqsize;  /* 0's based */
     uint32_t nr_reqs; /* slots, at most FL_REQUESTS_MAX */
@@ -42,6 +44,9 @@ void fl_rdma_host_submit(struct fl_rdma_host *host, struct fl_request *req);
 /* As the controller says (IOCCSZ, MSDBD): what a capsule holds behind the command, in bytes, 0 to begin with;
  * how many descriptors may be there, 1 to begin with. */
 void fl_rdma_host_set_limits(struct fl_rdma_host *host, uint32_t capsule_len, uint32_t max_pieces);
+
+/* Which way its bytes go, while it is connected. False: it is not. */
+bool fl_rdma_host_taken(struct fl_rdma_host *host, struct fl_taken *taken);
 
 /* Takes in what has come, calls done(). 0 or negative errno: broken. */
 int fl_rdma_host_io(struct fl_rdma_host *host);

@@ -5,6 +5,7 @@
 
 #include "fabric/rdma_domain.h"
 #include "fabric/rdma_host.h"
+#include "verbs/choose.h"
 #include "wire/nvme_rdma.h"
 
 #define BATCH        32
@@ -37,6 +38,7 @@ struct fl_rdma_host {
     struct fl_error err;
     enum fl_rdma_host_state state;
     uint32_t next_addr;
+    struct fl_choice choice;
     struct rdma_event_channel *channel;
     struct rdma_cm_id *id;
     struct fl_rdma_domain *domain;

@@ -9,6 +9,7 @@
 #include "base/util.h"
 #include "fabric/fabric.h"
 #include "fabric/rdma_conn.h"
+#include "verbs/choose.h"
 
 #define BACKLOG 256
 
@@ -47,6 +48,26 @@ static int failed(const struct fl_addr *addr, const char *what, struct fl_error 
     return fl_error_set(err, r, "%s: %s: %s", fl_addr_format(addr, text), what, strerror(-r));
 }
 
+/* By which device, and whose functions those are. */
+static int choose(const struct fl_listen_options *o, const struct fl_rdma_lib **lib, struct fl_error *err)
+{
+    char text[FL_ADDR_TEXT_LEN];
+    struct fl_choice choice;
+    int r;
+
+    *lib = o->rdma;
+    if (*lib)
+        return 0;
+    r = fl_choose_at(&o->addr, o->dev, &choice, err);
+    if (r == 0)
+        r = fl_rdma_lib_get(choice.hardware, lib, err);
+    if (r < 0)
+        return fl_error_wrap(err, r == -ENODEV ? -EADDRNOTAVAIL : r, "%s", fl_addr_format(&o->addr, text));
+    FL_INFO("rdma://%s: by %s%s%s", fl_addr_format(&o->addr, text),
+            choice.hardware ? "hardware" : "the software RNIC", *choice.device ? ", " : "", choice.device);
+    return 0;
+}
+
 static int rdma_listen_(const struct fl_listen_options *options, struct fl_listener **listener,
                         struct fl_error *err)
 {
@@ -57,7 +78,10 @@ static int rdma_listen_(const struct fl_listen_options *options, struct fl_liste
     if (!l)
         return fl_error_set(err, -ENOMEM, "no memory for a listener");
     l->options = *options;
-    l->lib = options->rdma ? options->rdma : &fl_rdma_soft;
+    l->options.dev = NULL;
+    r = choose(options, &l->lib, err);
+    if (r < 0)
+        goto free_listener;
     l->channel = l->lib->cm->create_event_channel();
     if (!l->channel) {
         r = failed(&addr, "event channel", err);

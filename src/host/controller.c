@@ -68,6 +68,7 @@ static void open_failed(struct fl_remote *r)
 {
     fl_error_set(r->open_err, r->err.code, "%s", r->err.text);
     r->open_code = r->err.code;
+    r->reached = r->link.state > FL_LINK_DIAL;
     detach(r);
     sem_post(&r->opened);
 }
@@ -175,6 +176,7 @@ static bool start_attempt(struct fl_remote *r, uint64_t now_ns)
         .addrs = r->addrs,
         .nr_addrs = r->nr_addrs,
         .rdma = r->rdma,
+        .dev = r->dev,
         .hdgst = r->hdgst,
         .ddgst = r->ddgst,
         .sqsize = FL_ADMIN_SQSIZE,
@@ -225,11 +227,14 @@ static void went_live(struct fl_remote *r)
 {
     uint64_t now_ns = fl_now_ns();
     bool opening = r->state == FL_REMOTE_OPENING;
+    struct fl_taken taken;
 
     if (!same_namespace(r))
         return; /* r->err is set, run_admin ends it */
+    fl_link_taken(&r->link, &taken);
     pthread_mutex_lock(&r->lock);
     r->facts = r->draft;
+    r->taken = taken;
     r->state = FL_REMOTE_LIVE;
     r->reason[0] = '\0';
     __atomic_store_n(&r->base.len, r->facts.len, __ATOMIC_RELAXED);

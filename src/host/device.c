@@ -82,6 +82,7 @@ void fl_device_info(struct fl_device *dev, struct fl_device_info *info)
     snprintf(info->url, sizeof(info->url), "%s", dev->url);
     snprintf(info->transport, sizeof(info->transport), "%s", dev->ops->transport);
     snprintf(info->state, sizeof(info->state), "live");
+    snprintf(info->path, sizeof(info->path), "local");
     if (info->block_len)
         info->nr_blocks = info->len / info->block_len;
     dev->ops->info(dev, info);

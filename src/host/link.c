@@ -230,6 +230,7 @@ static int start_rdma(struct fl_link *l, const struct fl_link_options *o)
 {
     const struct fl_rdma_host_options options = {.addrs = o->addrs,
                                                  .nr_addrs = o->nr_addrs,
+                                                 .dev = o->dev,
                                                  .qid = o->qid,
                                                  .cntlid = o->cntlid,
                                                  .sqsize = o->sqsize,
@@ -357,6 +358,12 @@ bool fl_link_peek(struct fl_link *l)
     if (l->rdma)
         return fl_rdma_host_peek(l->rdma);
     return recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+void fl_link_taken(struct fl_link *l, struct fl_taken *taken)
+{
+    if (!l->rdma || !fl_rdma_host_taken(l->rdma, taken))
+        *taken = (struct fl_taken){.path = FL_PATH_TCP};
 }
 
 bool fl_link_arm(struct fl_link *l)

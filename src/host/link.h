@@ -31,6 +31,7 @@ struct fl_link_options {
     const struct fl_addr *addrs; /* in place while the link is in use */
     uint32_t nr_addrs;
     bool rdma;                    /* else TCP */
+    const char *dev;              /* RDMA: by which device, as fl_choose() takes it; in place as addrs */
     bool hdgst, ddgst;            /* TCP */
     uint16_t qid, sqsize, cntlid; /* SQSIZE 0's based */
     uint32_t kato_ms;
@@ -98,6 +99,8 @@ static inline void fl_link_submit(struct fl_link *link, struct fl_request *req)
 bool fl_link_peek(struct fl_link *link);
 /* Before each sleep on the descriptors. True: something has come already, do not sleep. */
 bool fl_link_arm(struct fl_link *link);
+/* READY: which way its bytes go. */
+void fl_link_taken(struct fl_link *link, struct fl_taken *taken);
 /* Closes; the owner's requests are idle afterwards. No-op when down. */
 void fl_link_stop(struct fl_link *link);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "host/remote.h"
 #include "host/service.h"
 #include "host/status.h"
@@ -56,8 +57,6 @@ static struct fl_remote *create(const struct fl_url *url, const struct fl_device
 
     if (!r)
         return NULL;
-    r->rdma = url->kind == FL_URL_NVME_RDMA;
-    r->base.ops = r->rdma ? &fl_rdma_device_ops : &fl_remote_device_ops;
     r->subsystem = subsystem;
     snprintf(r->subnqn, sizeof(r->subnqn), "%s", url->nqn[0] ? url->nqn : FL_NQN_DISCOVERY);
     r->discovery = fl_nqn_is_discovery(r->subnqn);
@@ -90,33 +89,40 @@ static void wait_for(sem_t *sem)
         ;
 }
 
-/* What RDMA does not have, or not yet. */
+/* What RDMA does not have. */
 static int check_rdma(const struct fl_url *url, const struct fl_device_options *o, struct fl_error *err)
 {
     if (url->hdgst || url->ddgst || o->hdgst || o->ddgst)
         return fl_error_set(err, -EOPNOTSUPP, "digests are TCP's: RDMA has checksums of its own");
-    if (url->dev[0] && strcmp(url->dev, "auto") && strcmp(url->dev, "soft"))
-        return fl_error_set(err, -EOPNOTSUPP, "dev=%s: only the software RNIC (dev=soft) is used", url->dev);
     return 0;
 }
 
-static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem,
-                       struct fl_device **dev, struct fl_error *err)
+/* What an attempt to open goes by, and what is told of it. */
+struct way {
+    bool rdma;
+    const char *dev;
+    bool reached; /* it failed, but not for want of a connection */
+    const char *fallback_why;
+};
+
+static void set_way(struct fl_remote *r, const struct way *way)
 {
-    struct fl_remote *r;
+    r->rdma = way->rdma;
+    r->base.ops = r->rdma ? &fl_rdma_device_ops : &fl_remote_device_ops;
+    snprintf(r->dev, sizeof(r->dev), "%s", way->dev ? way->dev : "");
+    snprintf(r->fallback_why, sizeof(r->fallback_why), "%s", way->fallback_why ? way->fallback_why : "");
+}
+
+static int open_by(struct way *way, const struct fl_url *url, const struct fl_device_options *o,
+                   bool subsystem, struct fl_device **dev, struct fl_error *err)
+{
+    struct fl_remote *r = create(url, o, subsystem);
     int code;
 
-    if (!subsystem && (!url->nqn[0] || fl_nqn_is_discovery(url->nqn)))
-        return fl_error_set(err, -EINVAL,
-                            "the URL names a discovery service, not a namespace: add /NQN, or use discover");
-    if (url->kind == FL_URL_NVME_RDMA) {
-        code = check_rdma(url, o, err);
-        if (code < 0)
-            return code;
-    }
-    r = create(url, o, subsystem);
+    way->reached = true;
     if (!r)
         return fl_error_set(err, -ENOMEM, "out of memory");
+    set_way(r, way);
     code = fl_pollset_init(&r->pollset);
     if (code < 0)
         fl_error_set(err, code, "epoll: %s", strerror(-code));
@@ -137,6 +143,7 @@ static int remote_open(const struct fl_url *url, const struct fl_device_options 
     wait_for(&r->opened);
     if (r->open_code < 0) {
         code = r->open_code;
+        way->reached = r->reached;
         goto put_service;
     }
     *dev = &r->base;
@@ -158,6 +165,75 @@ static void remote_close(struct fl_device *dev)
     wait_for(&r->closed);
     fl_service_put();
     destroy(r);
+}
+
+static const char *required_text(enum fl_require require)
+{
+    return require == FL_REQUIRE_HARDWARE ? "RDMA by hardware" : "RDMA";
+}
+
+/* There is no RDMA to the target, and nothing else was tried yet. */
+static int without_rdma(const struct fl_url *url, const struct fl_device_options *o, bool subsystem, int code,
+                        const struct fl_error *why, struct fl_device **dev, struct fl_error *err)
+{
+    struct way way = {.fallback_why = why->text};
+
+    if (o->require)
+        return fl_error_set(err, -EPFNOSUPPORT, "%s is required and cannot be had: %s%s",
+                            required_text(o->require), why->text,
+                            url->fallback_tcp ? "; the TCP that fallback=tcp allows is less than that" : "");
+    if (!url->fallback_tcp && url->dev[0] && code == -ENODEV) /* that is the user's to mend */
+        return fl_error_set(err, code, "%s", why->text);
+    if (!url->fallback_tcp)
+        return fl_error_set(err, code,
+                            "%s; if the target serves TCP, write nvme+tcp://, or allow it by fallback=tcp in "
+                            "the URL",
+                            why->text);
+    FL_WARN("%s: going by TCP, as fallback=tcp allows, since RDMA cannot be had: %s", url->host, why->text);
+    return open_by(&way, url, o, subsystem, dev, err);
+}
+
+static int open_by_rdma(const struct fl_url *url, const struct fl_device_options *o, bool subsystem,
+                        struct fl_device **dev, struct fl_error *err)
+{
+    bool any = !url->dev[0] || !strcmp(url->dev, "auto");
+    struct way way = {.rdma = true, .dev = any && o->require == FL_REQUIRE_HARDWARE ? "hardware" : url->dev};
+    struct fl_error why = {0};
+    int code = check_rdma(url, o, err);
+
+    if (code < 0)
+        return code;
+    code = open_by(&way, url, o, subsystem, dev, &why);
+    if (code < 0 && way.reached)
+        return fl_error_set(err, code, "%s", why.text);
+    if (code < 0)
+        return without_rdma(url, o, subsystem, code, &why, dev, err);
+    if (o->require == FL_REQUIRE_HARDWARE && fl_remote_of(*dev)->taken.path != FL_PATH_HARDWARE) {
+        remote_close(*dev);
+        return fl_error_set(err, -EPFNOSUPPORT,
+                            "RDMA by hardware is required, and dev=%s is the software RNIC: leave dev away",
+                            url->dev);
+    }
+    return 0;
+}
+
+static int remote_open(const struct fl_url *url, const struct fl_device_options *o, bool subsystem,
+                       struct fl_device **dev, struct fl_error *err)
+{
+    struct way tcp = {0};
+
+    if (!subsystem && (!url->nqn[0] || fl_nqn_is_discovery(url->nqn)))
+        return fl_error_set(err, -EINVAL,
+                            "the URL names a discovery service, not a namespace: add /NQN, or use discover");
+    if (url->kind == FL_URL_NVME_RDMA)
+        return open_by_rdma(url, o, subsystem, dev, err);
+    if (o->require)
+        return fl_error_set(
+            err, -EPFNOSUPPORT,
+            "%s is required, and this URL goes by TCP: write nvme+rdma:// if the target serves "
+            "that, or require less",
+            required_text(o->require));
+    return open_by(&tcp, url, o, subsystem, dev, err);
 }
 
 /* "reconnecting: attempt 3 of 30, next in 2 s" */
@@ -187,6 +263,18 @@ static void state_text(const struct fl_remote *r, char *text, size_t cap)
     }
 }
 
+static void path_info(const struct fl_remote *r, struct fl_device_info *info)
+{
+    snprintf(info->path, sizeof(info->path), "%s", fl_path_name(r->taken.path));
+    snprintf(info->rdma_device, sizeof(info->rdma_device), "%s", r->taken.device);
+    if (r->rdma)
+        snprintf(info->path_why, sizeof(info->path_why), "%s", r->taken.why);
+    else if (*r->fallback_why)
+        snprintf(info->path_why, sizeof(info->path_why), "RDMA cannot be had: %s", r->fallback_why);
+    else
+        snprintf(info->path_why, sizeof(info->path_why), "the URL asks for TCP");
+}
+
 static void remote_info(struct fl_device *dev, struct fl_device_info *info)
 {
     struct fl_remote *r = fl_remote_of(dev);
@@ -210,6 +298,7 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     memcpy(info->uuid, f->uuid, sizeof(info->uuid));
     state_text(r, info->state, sizeof(info->state));
     memcpy(info->reason, r->reason, sizeof(info->reason));
+    path_info(r, info);
     pthread_mutex_unlock(&r->lock);
 }
 

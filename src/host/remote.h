@@ -110,7 +110,10 @@ struct fl_remote {
     char subnqn[FL_NQN_LEN];
     char name[FL_NQN_LEN + FL_HOST_LEN + 16]; /* for messages */
     struct fl_host_identity who;
-    bool rdma; /* else TCP */
+    bool rdma;    /* else TCP */
+    char dev[64]; /* RDMA: which device */
+    char
+        fallback_why[sizeof(((struct fl_error *)0)->text)]; /* TCP, since RDMA could not be had; "": not so */
     bool hdgst, ddgst, subsystem, discovery, no_reconnect;
     uint32_t want_nsid, want_queues, want_entries;
     uint32_t kato_ms, connect_timeout_ms, fast_fail_ms, loss_timeout_ms, reconnect_delay_ms, io_timeout_ms;
@@ -131,6 +134,7 @@ struct fl_remote {
     uint32_t attempt;
     uint64_t next_attempt_ns;
     char reason[sizeof(((struct fl_error *)0)->text)]; /* why it is down or lost */
+    struct fl_taken taken;                             /* by which way its bytes go */
     uint32_t loss_epoch; /* a queue of this epoch broke; loss_msg is on its way */
     bool loss_posted;
     char loss_text[256];
@@ -165,6 +169,7 @@ struct fl_remote {
 
     struct fl_error *open_err; /* the opener's */
     int open_code;
+    bool reached; /* an opening that failed got a connection, and failed of what came after */
     sem_t opened, closed;
 };
 

@@ -100,6 +100,7 @@ static void start_connect(struct fl_remote_queue *q, uint32_t epoch, uint64_t no
         .addrs = r->addrs,
         .nr_addrs = r->nr_addrs,
         .rdma = r->rdma,
+        .dev = r->dev,
         .hdgst = r->hdgst,
         .ddgst = r->ddgst,
         .qid = q->qid,

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -18,10 +19,23 @@
 #define FAIL_NS   (5 * FL_NS_PER_S)
 #define MAX_PORTS 256u
 
+/* What may follow ADDR[:PORT]: "?dev=NAME", of RDMA only. */
+static int parse_query(const char *text, const char *query, struct fl_listener_spec *spec,
+                       struct fl_error *err)
+{
+    if (strcmp(spec->transport, "rdma"))
+        return fl_error_set(err, -EINVAL, "'%s': %s listeners take no options", text, spec->transport);
+    if (strncmp(query, "?dev=", 5) || !query[5] || query[5 + strcspn(query + 5, "?&=,")])
+        return fl_error_set(err, -EINVAL, "'%s': the one option is ?dev=auto|soft|hardware|NAME", text);
+    if ((size_t)snprintf(spec->dev, sizeof(spec->dev), "%s", query + 5) >= sizeof(spec->dev))
+        return fl_error_set(err, -EINVAL, "'%s': no device has so long a name", text);
+    return 0;
+}
+
 int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, struct fl_error *err)
 {
-    const char *sep = strstr(text, "://");
-    char host[FL_HOST_LEN];
+    const char *sep = strstr(text, "://"), *query = strchrnul(text, '?');
+    char address[FL_HOST_LEN + 16], host[FL_HOST_LEN];
     int port, r;
 
     memset(spec, 0, sizeof(*spec));
@@ -34,7 +48,12 @@ int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, stru
     if (!fl_transport_find(spec->transport))
         return fl_error_set(err, -EPROTONOSUPPORT, "'%s': there is no transport '%s', only tcp and rdma",
                             text, spec->transport);
-    r = fl_addr_split(sep + 3, host, sizeof(host), &port, err);
+    if (query - (sep + 3) < 0 || (size_t)(query - (sep + 3)) >= sizeof(address))
+        return fl_error_set(err, -EINVAL, "'%s': the address is too long", text);
+    snprintf(address, sizeof(address), "%.*s", (int)(query - (sep + 3)), sep + 3);
+    r = *query ? parse_query(text, query, spec, err) : 0;
+    if (r == 0)
+        r = fl_addr_split(address, host, sizeof(host), &port, err);
     if (r < 0)
         return r;
     snprintf(spec->host, sizeof(spec->host), "%s", host);
@@ -104,6 +123,7 @@ static int try_listen(struct fl_tport *port, struct fl_error *err)
         .hdgst = port->spec.hdgst,
         .ddgst = port->spec.ddgst,
         .capsule_len = (uint32_t)target->options.capsule_len,
+        .dev = port->spec.dev,
     };
     int r = resolve(port, err);
 
@@ -168,11 +188,12 @@ static int check_clash(struct fl_target *target, const struct fl_listener_spec *
         if (port->state == FL_PORT_CLOSED || strcmp(port->spec.transport, spec->transport))
             continue;
         fl_tport_info(port, &info);
-        if (same && port->spec.hdgst == spec->hdgst && port->spec.ddgst == spec->ddgst)
+        if (same && port->spec.hdgst == spec->hdgst && port->spec.ddgst == spec->ddgst &&
+            !strcmp(port->spec.dev, spec->dev))
             return fl_error_set(err, -EEXIST, "%s is there already (listener %u)", info.url, port->id);
         if (same)
             return fl_error_set(err, -EADDRINUSE,
-                                "%s is there already (listener %u) with other digests; remove it first",
+                                "%s is there already (listener %u) with other options; remove it first",
                                 info.url, port->id);
         if (addr->len && port->addr.len && fl_addr_port(addr) == fl_addr_port(&port->addr) &&
             addr->ss.ss_family == port->addr.ss.ss_family &&

@@ -82,8 +82,9 @@ struct fl_listener_spec {
     char port[8];
     bool strict;       /* an address that isn't there yet fails at once instead of waiting for it */
     bool hdgst, ddgst; /* digests allowed */
+    char dev[64];      /* RDMA: auto, soft, hardware or a device's name; "": auto */
 };
-/* "tcp://ADDR[:PORT]" -> spec */
+/* "tcp://ADDR[:PORT]", "rdma://ADDR[:PORT][?dev=auto|soft|hardware|NAME]" -> spec */
 int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, struct fl_error *err);
 /* -EEXIST: the same is there already; -EADDRINUSE with the reason for a clash. url: where hosts reach it ("tcp://1.2.3.4:4420"). */
 int fl_target_listen(struct fl_target *target, const struct fl_listener_spec *spec, uint32_t *id, struct fl_error *err);
@@ -113,7 +114,7 @@ struct fl_namespace_info {
 struct fl_listener_info {
     uint32_t id;
     const char *state, *reason; /* "listening", "waiting for address", "failed" */
-    char url[400];              /* tcp://1.2.3.4:4420, can be pasted back */
+    char url[400];              /* tcp://1.2.3.4:4420, as hosts reach it */
     uint32_t nr_connections;
 };
 struct fl_controller_info {

@@ -103,10 +103,10 @@ static void add_listeners(struct server *s, struct config *config)
     for (i = 0; i < s->nr_listeners; i++) {
         const struct fl_listener_spec *spec = &s->listeners[i].spec;
         struct config_listener *l;
-        char address[400];
+        char address[500];
 
-        snprintf(address, sizeof(address), strchr(spec->host, ':') ? "%s://[%s]:%s" : "%s://%s:%s",
-                 spec->transport, spec->host, spec->port);
+        snprintf(address, sizeof(address), strchr(spec->host, ':') ? "%s://[%s]:%s%s%s" : "%s://%s:%s%s%s",
+                 spec->transport, spec->host, spec->port, *spec->dev ? "?dev=" : "", spec->dev);
         l = config_add_listener(config, address);
         config_set_bool(&l->strict, spec->strict);
         config_set_bool(&l->hdgst, spec->hdgst);
