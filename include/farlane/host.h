@@ -68,6 +68,8 @@ struct fl_device_info {
     char path[16];             /* by which its bytes go: "hardware", "shm", "udp" (both by the software RNIC), "tcp"; "local" */
     char path_why[512];        /* why it is no better one, as far as there is more to say than its name; else "" */
     char rdma_device[64];      /* "mlx5_0", "farlane0"; "": none is used */
+    bool path_settling;        /* a better path is being set up: ask again in some milliseconds */
+    int target_pid;            /* RDMA: the target, where it is a process of this host that the RNIC knows; else 0 */
 };
 
 /*

@@ -149,7 +149,7 @@ struct fl_listen_options {
     uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */
     uint32_t pda;         /* CPDA in bytes: 4 (default)..128 */
     uint32_t capsule_len; /* in-capsule data of I/O queues (RDMA, whose receives are posted before Connect) */
-    const struct fl_rdma_lib *rdma; /* RDMA: whose verbs; NULL: the software RNIC's */
+    const struct fl_rdma_lib *rdma; /* RDMA: whose verbs; NULL: those of the chosen device */
     uint32_t setup_timeout_ms; /* ICReq and Connect must come within; 0: default 10 s */
     uint32_t close_timeout_ms; /* what is still to be sent when a connection is closed has this long; 0: default 2 s */
 };

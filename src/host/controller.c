@@ -68,7 +68,6 @@ static void open_failed(struct fl_remote *r)
 {
     fl_error_set(r->open_err, r->err.code, "%s", r->err.text);
     r->open_code = r->err.code;
-    r->reached = r->link.state > FL_LINK_DIAL;
     detach(r);
     sem_post(&r->opened);
 }
@@ -147,6 +146,7 @@ static void tell_failure(struct fl_remote *r)
 
 static bool attempt_failed(struct fl_remote *r, uint64_t now_ns)
 {
+    r->reached = r->link.state > FL_LINK_DIAL;
     fl_link_stop(&r->link);
     fl_admin_cut(r, -ENOLINK);
     if (r->state == FL_REMOTE_OPENING) {

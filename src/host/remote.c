@@ -263,12 +263,15 @@ static void state_text(const struct fl_remote *r, char *text, size_t cap)
     }
 }
 
-static void path_info(const struct fl_remote *r, struct fl_device_info *info)
+static void path_info(const struct fl_remote *r, struct fl_taken *taken, struct fl_device_info *info)
 {
-    snprintf(info->path, sizeof(info->path), "%s", fl_path_name(r->taken.path));
-    snprintf(info->rdma_device, sizeof(info->rdma_device), "%s", r->taken.device);
+    fl_taken_again(taken);
+    snprintf(info->path, sizeof(info->path), "%s", fl_path_name(taken->path));
+    snprintf(info->rdma_device, sizeof(info->rdma_device), "%s", taken->device);
+    info->path_settling = taken->settling;
+    info->target_pid = taken->peer_pid;
     if (r->rdma)
-        snprintf(info->path_why, sizeof(info->path_why), "%s", r->taken.why);
+        snprintf(info->path_why, sizeof(info->path_why), "%s", taken->why);
     else if (*r->fallback_why)
         snprintf(info->path_why, sizeof(info->path_why), "RDMA cannot be had: %s", r->fallback_why);
     else
@@ -279,6 +282,7 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
 {
     struct fl_remote *r = fl_remote_of(dev);
     const struct fl_remote_facts *f = &r->facts;
+    struct fl_taken taken;
 
     pthread_mutex_lock(&r->lock);
     snprintf(info->subnqn, sizeof(info->subnqn), "%s", r->subnqn);
@@ -298,8 +302,9 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     memcpy(info->uuid, f->uuid, sizeof(info->uuid));
     state_text(r, info->state, sizeof(info->state));
     memcpy(info->reason, r->reason, sizeof(info->reason));
-    path_info(r, info);
+    taken = r->taken;
     pthread_mutex_unlock(&r->lock);
+    path_info(r, &taken, info);
 }
 
 static void remote_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg),

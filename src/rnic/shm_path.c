@@ -76,7 +76,7 @@ void fl_shm_path_forget(struct fl_rnic *rnic)
 }
 
 /* 127.0.0.0/8 whole, and what the interfaces have */
-static bool is_here(const struct in6_addr *addr)
+bool fl_shm_path_is_here(const struct in6_addr *addr)
 {
     bool here = IN6_IS_ADDR_V4MAPPED(addr) && addr->s6_addr[12] == 127;
     struct fl_device *device;
@@ -98,7 +98,7 @@ static const char *choose(struct fl_qp *qp)
         return "datagrams go by UDP";
     if (!rnic->shm)
         return "shared memory is switched off";
-    if (!is_here(&qp->flow.dgid))
+    if (!fl_shm_path_is_here(&qp->flow.dgid))
         return "the peer is on another host";
     if (fl_port_find_peer(rnic->port, qp->attr.dest_qp_num, &peer))
         return "no farlane process of this host has the peer's queue pair";

@@ -11,6 +11,8 @@ void fl_shm_path_start(struct fl_rnic *rnic); /* without it, all goes by UDP */
 void fl_shm_path_stop(struct fl_rnic *rnic);
 void fl_shm_path_forget(struct fl_rnic *rnic); /* in the child of a fork */
 
+/* Is it an address of this host? Not under the lock that protects the devices. */
+bool fl_shm_path_is_here(const struct in6_addr *addr);
 /* On the way to RTR: shared memory if the peer is a process of this host and user. Sets path and reason. */
 void fl_shm_path_choose(struct fl_qp *qp);
 void fl_shm_path_leave(struct fl_qp *qp);

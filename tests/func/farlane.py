@@ -22,7 +22,7 @@ EXE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "farlane"
 SANITIZED = os.environ.get("FL_SANITIZED") == "1"
 PATIENCE = 60 if SANITIZED else 20
 
-OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND, DIFFERENT = range(7)
+OK, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND, DIFFERENT, LESSER_PATH = range(8)
 
 os.environ.pop("FARLANE_CONTROL", None)
 os.environ.pop("NOTIFY_SOCKET", None)

@@ -77,6 +77,43 @@ def test_refusals():
         refused("info", rdma, status=UNREACHABLE, says="nobody listens")
 
 
+def test_device_and_fallback():
+    """Which device, TCP only where it is allowed, and never where RDMA is required."""
+    with Serve("--ns", "ram:1M", "--nqn", NQN, listen="tcp://127.0.0.1:0") as s:
+        tcp = s.url
+        rdma = tcp.replace("nvme+tcp", "nvme+rdma")
+        refused("info", rdma, status=UNREACHABLE, says=["nobody listens", "nvme+tcp://", "fallback=tcp"])
+        done = run("info", rdma + "&fallback=tcp", "--json")
+        assert done.stderr.count("\n") == 1 and "going by TCP, as fallback=tcp allows" in done.stderr, done.stderr
+        info = json.loads(done.stdout)
+        assert (info["path"], info["transport"]) == ("tcp", "tcp") and "RDMA cannot be had" in info["path_why"], info
+        refused("info", rdma + "&fallback=tcp", "--require", "rdma", status=LESSER_PATH, says=["RDMA is required", "nobody listens"])
+        refused("info", tcp, "--require", "rdma", status=LESSER_PATH, says="write nvme+rdma://")
+        refused("read", tcp, "--require", "gpudirect", status=USAGE, says="not supported yet")
+        refused("info", rdma + "&fallback=udp", status=USAGE, says="fallback is tcp")
+        # What is wrong behind the connection is no reason to go another way.
+    with Serve("--ns", "ram:1M", "--nqn", NQN, listen=["rdma://127.0.0.1:0?dev=soft", "tcp://127.0.0.1:0"]) as s:
+        rdma = by(s, "rdma")
+        assert "dev=" not in rdma, rdma
+        info = run_json("info", rdma, "--json", "--require", "rdma")
+        assert info["path"] in ("shm", "udp") and info["rdma_device"].startswith("farlane"), info
+        assert run_json("info", rdma + "&dev=" + info["rdma_device"], "--json")["rdma_device"] == info["rdma_device"]
+        other = rdma.replace(NQN, "nqn.2026-01.org.example:other") + "&fallback=tcp"
+        done = refused("info", other, status=NOT_FOUND, says="no subsystem")
+        assert "going by TCP" not in done.stderr, done.stderr
+        refused("info", rdma, "--require", "hardware", status=LESSER_PATH, says="RDMA by hardware is required")
+        refused("info", rdma + "&dev=soft", "--require", "hardware", status=LESSER_PATH, says="hardware is required")
+        os.environ["FARLANE_SHM"] = "0"
+        try:
+            assert run_json("info", rdma, "--json")["path"] == "udp"
+        finally:
+            del os.environ["FARLANE_SHM"]
+        saved = s.ctl("save").stdout
+        assert "?dev=soft" in saved, saved
+    for bad in ("tcp://127.0.0.1:0?dev=soft", "rdma://127.0.0.1:0?dev=", "rdma://127.0.0.1:0?device=soft"):
+        refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", bad, status=USAGE, says="option")
+
+
 def test_a_host_that_is_killed():
     """Its connections end, and everything that they held is free again."""
     with Serve("--ns", "ram:16M", "--nqn", NQN, listen=BOTH) as s:

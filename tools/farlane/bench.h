@@ -58,6 +58,7 @@ struct bench_step {
 /* One URL at one depth with one number of jobs; all rounds of it together. */
 struct bench_result {
     const char *url;
+    char path[16]; /* as fl_device_info has it */
     uint32_t depth, nr_jobs;
     double seconds; /* measured */
     uint64_t nr_reads, nr_writes;

@@ -62,6 +62,7 @@ static json_t *result_json(const struct bench_spec *spec, const struct bench_res
                              iops * (double)spec->block_len / 1e9, "reads", (json_int_t)r->nr_reads, "writes",
                              (json_int_t)r->nr_writes);
 
+    json_object_set_new(json, "path", json_string(r->path));
     json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mean_us", bench_mean_us(r),
                                            "min_us", (double)r->latency.min * r->ns_per_tick / 1e3, "p50_us",
                                            bench_percentile_us(r, 50), "p99_us", bench_percentile_us(r, 99),

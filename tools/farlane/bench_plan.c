@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "bench.h"
 #include "bench_clock.h"
+#include "endpoint.h"
 #include "term.h"
 
 #define VERIFY_SIZE   (UINT64_C(256) << 20)
@@ -66,8 +67,8 @@ static int open_subject(struct bench_plan *plan, const char *url, struct subject
     if (rc < 0)
         return rc;
     s->url = url;
-    fl_device_info(s->dev, &s->info);
-    s->target = bench_peer_find(url);
+    device_info_settled(s->dev, &s->info);
+    s->target = s->info.target_pid ? s->info.target_pid : bench_peer_find(url);
     s->size = plan->spec.size;
     if (plan->spec.verify) {
         uint64_t len = FL_MIN(s->info.len, plan->spec.size ? plan->spec.size : VERIFY_SIZE);
@@ -93,6 +94,7 @@ static int run_round(const struct subject *s, const struct bench_spec *spec, str
         rc = bench_slo_run(s->dev, &s->info, spec, s->target, r, err);
     else
         rc = bench_run(s->dev, &s->info, spec, s->target, r, err);
+    memcpy(r->path, s->info.path, sizeof(r->path));
     if (rc == 0 && to->nr_rounds)
         bench_result_add(to, r);
     else if (rc == 0)

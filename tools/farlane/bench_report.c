@@ -100,7 +100,10 @@ static void print_legend(struct bench_result *const *results, uint32_t nr)
 
     for (i = 0; i < nr; i++)
         if (i == 0 || results[i]->url != results[i - 1]->url)
-            printf("  %c = %s\n", letter_of(results, i), results[i]->url);
+            printf("  %c = %s%s%s%s\n", letter_of(results, i), results[i]->url,
+                   bench_is_local(results[i]->url) ? "" : "  (path: ",
+                   bench_is_local(results[i]->url) ? "" : results[i]->path,
+                   bench_is_local(results[i]->url) ? "" : ")");
 }
 
 static void print_head(const struct bench_plan *plan)

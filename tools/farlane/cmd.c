@@ -62,6 +62,8 @@ int cmd_exit_status(int code)
         return EXIT_NOT_FOUND;
     case EILSEQ:
         return EXIT_DIFFERENT;
+    case EPFNOSUPPORT:
+        return EXIT_LESSER_PATH;
     case EINVAL:
     case ERANGE:
     case EPROTONOSUPPORT:

@@ -19,6 +19,7 @@ enum {
     EXIT_DENIED = 4,      /* there, but not for this user or host */
     EXIT_NOT_FOUND = 5,   /* no such subsystem, namespace, file */
     EXIT_DIFFERENT = 6,   /* --verify found other data than were written */
+    EXIT_LESSER_PATH = 7, /* the path that --require asks for cannot be had */
     EXIT_SIGNALLED = 128, /* plus the number of the signal that interrupted it */
 };
 

@@ -54,6 +54,8 @@ static json_t *info_json(const struct fl_device_info *i)
                      i->transport, "nqn", i->subnqn, "model", i->model, "serial", i->serial, "firmware",
                      i->firmware, "nsid", (json_int_t)i->nsid, "block", (json_int_t)i->block_len, "size",
                      (json_int_t)i->len, "blocks", (json_int_t)i->nr_blocks);
+    json_object_update_new(json, json_pack("{s:s, s:s, s:s}", "path", i->path, "path_why", i->path_why,
+                                           "rdma_device", i->rdma_device));
     json_object_update_new(json, json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "uuid",
                                            fl_uuid_format(&u, uuid), "max_transfer",
                                            (json_int_t)i->max_transfer_len, "max_queues",
@@ -95,6 +97,9 @@ static void print_info(const struct fl_device_info *i)
     if (!fl_uuid_is_zero(&u))
         line("uuid", "%s", fl_uuid_format(&u, uuid));
     line("transport", "%s", i->transport);
+    if (i->subnqn[0])
+        line("path", "%s%s%s%s%s%s", i->path, i->rdma_device[0] ? " by " : "", i->rdma_device,
+             i->path_why[0] ? " (" : "", i->path_why, i->path_why[0] ? ")" : "");
     if (i->subnqn[0])
         line("digests", "%s",
              i->hdgst && i->ddgst ? "header, data"
@@ -179,7 +184,7 @@ static int run_info(int argc, char **argv)
     }
     if (rc < 0)
         return cmd_fail(&err, rc);
-    fl_device_info(dev, &info);
+    device_info_settled(dev, &info);
     fl_device_close(dev);
     if (a.json)
         print_json(info_json(&info));

@@ -14,6 +14,19 @@
 #include "base/util.h"
 #include "host/status.h"
 
+static bool take_require(const struct cmd_args *args, enum fl_require *require)
+{
+    if (!strcmp(args->arg, "rdma"))
+        *require = FL_REQUIRE_RDMA;
+    else if (!strcmp(args->arg, "hardware"))
+        *require = FL_REQUIRE_HARDWARE;
+    else if (!strcmp(args->arg, "gpudirect"))
+        cmd_usage(args->cmd, "--require gpudirect is not supported yet: rdma and hardware are");
+    else
+        cmd_usage(args->cmd, "--require is rdma or hardware, not '%s'", args->arg);
+    return *require != FL_REQUIRE_NOTHING;
+}
+
 bool device_option(const struct cmd_args *args, int id, struct fl_device_options *options, bool *bad)
 {
     uint64_t v;
@@ -21,6 +34,10 @@ bool device_option(const struct cmd_args *args, int id, struct fl_device_options
     switch (id) {
     case OPT_HOSTNQN:
         options->hostnqn = args->arg;
+        return true;
+    case OPT_REQUIRE:
+        options->require = FL_REQUIRE_NOTHING;
+        *bad = !take_require(args, &options->require);
         return true;
     case OPT_CONNECT_TIMEOUT:
         *bad = !cmd_args_number(args, 1, 3600, &v);
@@ -58,6 +75,17 @@ int url_args_take(const struct cmd *cmd, int argc, char **argv, struct url_args 
     if (!base->url)
         return cmd_usage(cmd, "which URL? farlane %s", cmd->usage) + 1;
     return 0;
+}
+
+#define SETTLE_MS 500
+
+void device_info_settled(struct fl_device *dev, struct fl_device_info *info)
+{
+    fl_device_info(dev, info);
+    for (int i = 0; i < SETTLE_MS && info->path_settling; i++) {
+        usleep(1000);
+        fl_device_info(dev, info);
+    }
 }
 
 static void reset(struct endpoint *e, enum endpoint_kind kind, const char *name)

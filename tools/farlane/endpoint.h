@@ -11,10 +11,12 @@
 #include "cmd.h"
 
 /* Options of every command that opens namespaces. */
-enum { OPT_HOSTNQN = 200, OPT_CONNECT_TIMEOUT };
+enum { OPT_HOSTNQN = 200, OPT_CONNECT_TIMEOUT, OPT_REQUIRE };
 #define DEVICE_OPTIONS                                                                 \
     {OPT_HOSTNQN, "hostnqn", "NQN",                                                    \
      "connect under this name, default the machine's or one kept for this user"},      \
+        {OPT_REQUIRE, "require", "rdma|hardware",                                      \
+         "fail, with status 7, rather than go by less: by TCP, or by software"},       \
     {                                                                                  \
         OPT_CONNECT_TIMEOUT, "timeout", "SECONDS",                                     \
             "give up when a step of connecting is not answered for so long, default 5" \
@@ -32,6 +34,9 @@ struct url_args {
  * message printed. 0, or an exit status plus 1. */
 int url_args_take(const struct cmd *cmd, int argc, char **argv, struct url_args *base,
                   bool (*take)(const struct cmd_args *args, int id, struct url_args *base));
+
+/* As fl_device_info; waits a moment for a path that is being set up. */
+void device_info_settled(struct fl_device *dev, struct fl_device_info *info);
 
 enum endpoint_kind { ENDPOINT_DEVICE, ENDPOINT_FILE, ENDPOINT_STREAM, ENDPOINT_NONE };
 

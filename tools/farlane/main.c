@@ -39,6 +39,7 @@ static const struct cmd *const commands[] = {
 static const char overview[] =
     "URLs of namespaces:\n"
     "  nvme+tcp://HOST[:4420]/NQN[?ns=1&hdgst=1&ddgst=1]   on another machine\n"
+    "  nvme+rdma://HOST[:4420]/NQN[?ns=1&dev=auto]         the same by RDMA\n"
     "  file:PATH   ram:SIZE   null:SIZE                    on this one\n"
     "\n"
     "Try it in two terminals:\n"
@@ -46,7 +47,7 @@ static const char overview[] =
     "  farlane discover nvme+tcp://127.0.0.1\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage or value, 3 not reachable, 4 not "
-    "allowed, 5 not found, 6 data differ.\n"
+    "allowed, 5 not found, 6 data differ, 7 a lesser path than required.\n"
     "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
 
 static void print_overview(FILE *f)
