@@ -104,6 +104,17 @@ enum fl_io_op {
 #define FL_IO_FUA 1u
 
 /*
+ * When what happened to an I/O, in ns of CLOCK_MONOTONIC. For measuring: it costs three looks at the clock for each I/O, and a target
+ * of farlane's tells service_ns only after Set Features D0h (wire/nvme.h). Of an I/O that was split: the last part sent, the last
+ * answer, and the longest service.
+ */
+struct fl_io_times {
+    uint64_t sent_ns;     /* handed to the transport (remote) or to the back end (local) */
+    uint64_t answered_ns; /* its answer was read */
+    uint64_t service_ns;  /* in the target, from having the command and its data to answering; 0: not told */
+};
+
+/*
  * One I/O. The caller's memory, untouched by the caller from submission until done() has run. Offset and length are bytes and
  * multiples of block_len. iov (READ, WRITE, COMPARE) may have any number of pieces of any alignment; data go straight from and to
  * them.
@@ -119,6 +130,7 @@ struct fl_io {
     void (*done)(struct fl_io *io, int result);
     void *user;
     uint16_t nvme_status;
+    struct fl_io_times *times; /* NULL: not wanted; else valid until done(), and set by then if the I/O succeeded */
     uint64_t priv[14]; /* the library's */
 };
 

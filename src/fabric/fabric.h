@@ -71,7 +71,7 @@ struct fl_cmd {
     void *buf; /* pool buffer to put back in released(), or NULL */
     struct fl_pool_wait wait;
     struct fl_list link;
-    uint64_t start_ns;
+    uint64_t start_ns; /* since when the command and its data are here; 0: nobody wants to know */
     union {
         void *ptr[40];
         uint64_t word[40];

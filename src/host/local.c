@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "host/device.h"
 
@@ -65,6 +66,10 @@ static void end_io(struct local_io *l, int result)
     uint64_t one = 1;
 
     l->result = result;
+    if (fl_unlikely(l->io->times)) {
+        l->io->times->answered_ns = fl_now_ns();
+        l->io->times->service_ns = l->io->times->answered_ns - l->io->times->sent_ns;
+    }
     if (q->event_fd >= 0 && fl_list_empty(&q->finished) && write(q->event_fd, &one, sizeof(one)) < 0)
         FL_LOG_ONCE(FL_LOG_ERR, "a local queue cannot wake its user (errno %d)", errno);
     fl_list_add_tail(&q->finished, &l->link);
@@ -151,6 +156,8 @@ static void local_submit(struct fl_queue *queue, struct fl_io *io)
     struct local_io *l = FL_LIST_ENTRY(fl_list_pop(&q->free), struct local_io, link); /* depth was checked */
 
     l->io = io;
+    if (fl_unlikely(io->times))
+        *io->times = (struct fl_io_times){.sent_ns = fl_now_ns()};
     if (io->op == FL_IO_COMPARE || io->op == FL_IO_VERIFY) {
         start_check(l);
         return;

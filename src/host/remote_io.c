@@ -108,10 +108,33 @@ static void issue(struct fl_remote_queue *q, struct fl_io *io)
         len = io->len;
         break;
     }
+    if (fl_unlikely(io->times) && q->nr_unsent < q->nr_slots)
+        q->unsent[q->nr_unsent++] = (uint32_t)(slot - q->slots);
     rio->issued += len;
     rio->all_issued = rio->issued >= io->len;
     rio->nr_cmds++;
     fl_link_submit(&q->link, &slot->req);
+}
+
+void fl_rq_note_sent(struct fl_remote_queue *q)
+{
+    uint64_t now_ns;
+
+    if (!q->nr_unsent || fl_link_send(&q->link) < 0)
+        return; /* the next poll sees what is wrong */
+    now_ns = fl_now_ns();
+    while (q->nr_unsent) {
+        const struct fl_slot *slot = &q->slots[q->unsent[--q->nr_unsent]];
+
+        if (slot->state == FL_SLOT_OUT && slot->io->times)
+            slot->io->times->sent_ns = now_ns;
+    }
+}
+
+static void note_answer(struct fl_io_times *times, const struct fl_nvme_cqe *cqe)
+{
+    times->answered_ns = fl_now_ns();
+    times->service_ns = FL_MAX(times->service_ns, (uint64_t)le32_get(cqe->dw1));
 }
 
 void fl_rq_issue_pending(struct fl_remote_queue *q)
@@ -138,6 +161,8 @@ void fl_rq_submit(struct fl_queue *queue, struct fl_io *io)
     rio->nr_cmds = 0;
     rio->result = 0;
     rio->all_issued = false;
+    if (fl_unlikely(io->times))
+        *io->times = (struct fl_io_times){0};
     if (fl_likely(q->state == FL_RQ_LIVE && fl_list_empty(&q->pending) && q->nr_free)) {
         issue(q, io);
         if (fl_likely(rio->all_issued))
@@ -202,6 +227,8 @@ static void answered(struct fl_link *link, struct fl_request *req)
             return;
         stop_io(io, fl_io_status_errno(status), status);
     }
+    if (fl_unlikely(io->times))
+        note_answer(io->times, &req->cqe);
     free_slot(q, slot);
     rio->nr_cmds--;
     if (fl_likely(rio->all_issued && !rio->nr_cmds))
@@ -274,7 +301,7 @@ void fl_rq_fail_all(struct fl_remote_queue *q, int code)
             fl_list_add_tail(&ended, &rio->link);
         free_slot(q, slot);
     }
-    q->nr_later = 0;
+    q->nr_later = q->nr_unsent = 0;
     while ((l = fl_list_pop(&ended))) {
         struct fl_rio *rio = FL_LIST_ENTRY(l, struct fl_rio, link);
 

@@ -70,6 +70,7 @@ static void go_down(struct fl_remote_queue *q, const char *why)
 {
     fl_link_stop(&q->link);
     fl_rq_keep(q);
+    q->nr_unsent = 0;
     set_state(q, FL_RQ_WAIT);
     q->failed_epoch = q->epoch;
     if (why && !q->creating)
@@ -227,6 +228,8 @@ static int rq_poll(struct fl_queue *queue)
     int r = 0;
 
     if (fl_likely(q->state == FL_RQ_LIVE && q->epoch == fl_remote_epoch(q->remote))) {
+        if (fl_unlikely(q->nr_unsent))
+            fl_rq_note_sent(q);
         if (fl_unlikely(fl_link_io(&q->link) < 0))
             go_down(q, q->link.err.text);
         else if (fl_unlikely(++q->idle_polls >= CLOCK_EVERY || q->fd_used)) {
@@ -289,6 +292,7 @@ static int rq_wait(struct fl_queue *queue, int timeout_ms)
     if (q->state == FL_RQ_LIVE) {
         if (fl_link_send(&q->link) < 0)
             return 1; /* a poll will see it */
+        fl_rq_note_sent(q);
         if (timeout_ms && spin(q))
             return 1;
     }
@@ -344,6 +348,7 @@ static void rq_destroy(struct fl_queue *queue)
     if (q->wake_fd >= 0)
         close(q->wake_fd);
     free(q->slots);
+    free(q->unsent);
     free(q->free);
     free(q);
 }
@@ -409,7 +414,8 @@ static int make_slots(struct fl_remote_queue *q)
     }
     memset(q->slots, 0, q->nr_slots * sizeof(q->slots[0]));
     q->free = calloc(q->nr_slots, sizeof(q->free[0]));
-    if (!q->free)
+    q->unsent = calloc(q->nr_slots, sizeof(q->unsent[0]));
+    if (!q->free || !q->unsent)
         return -ENOMEM;
     for (uint32_t i = 0; i < q->nr_slots; i++) {
         q->slots[i].req.pdu.sqe.nsid = le32_of(q->nsid);

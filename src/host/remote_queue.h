@@ -65,6 +65,8 @@ struct fl_remote_queue {
     uint32_t *free; /* stack of slot numbers */
     uint32_t nr_slots, nr_free, nr_later;
     struct fl_list pending; /* struct fl_rio */
+    uint32_t *unsent;       /* slots whose I/O wants to know when it is sent */
+    uint32_t nr_unsent;
 
     uint32_t nsid, block_shift;
     uint64_t max_len[FL_IO_VERIFY + 1]; /* bytes of one command, by operation */
@@ -106,6 +108,7 @@ static inline struct fl_remote_queue *fl_remote_queue_of(struct fl_queue *queue)
 extern const struct fl_link_ops fl_rq_ops;
 void fl_rq_submit(struct fl_queue *queue, struct fl_io *io);
 void fl_rq_issue_pending(struct fl_remote_queue *q);
+void fl_rq_note_sent(struct fl_remote_queue *q); /* sends, and notes when for the I/Os that want to know */
 void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *facts);
 void fl_rq_keep(struct fl_remote_queue *q);   /* the connection is gone: OUT becomes KEPT */
 void fl_rq_resend(struct fl_remote_queue *q); /* KEPT goes out over the new one */

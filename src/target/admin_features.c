@@ -102,6 +102,15 @@ static fl_nvme_status set_write_cache(struct fl_tctrl *ctrl, struct fl_cmd *cmd,
     return FL_NVME_SC_SUCCESS;
 }
 
+static fl_nvme_status set_service_time(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t value)
+{
+    if ((value & ~FL_NVME_SERVICE_TIME_ON) != FL_NVME_SERVICE_TIME_MAGIC)
+        return FL_NVME_SC_INVALID_FIELD | FL_NVME_DNR;
+    ctrl->feat[FL_NVME_FEAT_SERVICE_TIME] = value;
+    __atomic_store_n(&ctrl->service_time, value & FL_NVME_SERVICE_TIME_ON, __ATOMIC_RELAXED);
+    return FL_NVME_SC_SUCCESS;
+}
+
 static fl_nvme_status set_events(struct fl_tctrl *ctrl, struct fl_cmd *cmd, uint32_t value)
 {
     uint32_t can = ctrl->ss->discovery ? ENABLED_EVENTS_DISC : ENABLED_EVENTS_IO | FL_NVME_AEN_SMART_MASK;
@@ -178,6 +187,7 @@ static const struct feature features[256] = {
     [FL_NVME_FEAT_HOST_ID] = {IO | DISC, 0, 0},
     [FL_NVME_FEAT_RESV_MASK] = {IO | SET | NS, 0, 0xe, set_resv_mask, get_resv_mask},
     [FL_NVME_FEAT_RESV_PERSIST] = {IO | SET | NS, 0, 1, NULL, get_resv_persist},
+    [FL_NVME_FEAT_SERVICE_TIME] = {IO | SET, FL_NVME_SERVICE_TIME_MAGIC, UINT32_MAX, set_service_time},
 };
 
 static const struct feature *find_feature(const struct fl_tctrl *ctrl, const struct fl_cmd *cmd)
@@ -196,6 +206,7 @@ void fl_features_reset(struct fl_tctrl *ctrl)
     ctrl->queues_granted = ctrl->target->options.max_queues;
     ctrl->queues_asked = 0;
     __atomic_store_n(&ctrl->write_through, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&ctrl->service_time, false, __ATOMIC_RELAXED);
     ctrl->feat[FL_NVME_FEAT_NUM_QUEUES] = (ctrl->queues_granted - 1) | (ctrl->queues_granted - 1) << 16;
 }
 

@@ -246,6 +246,7 @@ struct fl_tctrl {
     uint8_t hostid[16];
     char peer[FL_ADDR_TEXT_LEN];
     bool dying;
+    bool service_time;  /* the host wants to know how long its I/Os take here; read by the queues' loops */
     bool write_through; /* the host turned the write cache off; read by the queues' loops */
     struct fl_tqueue *admin;
     struct fl_tqueue **queues; /* [qid], 1..max_queues */
@@ -390,11 +391,14 @@ static inline void fl_io_counters_add(struct fl_io_counters *sum, const struct f
 extern const struct fl_handler fl_target_handler;
 void fl_tqueue_finish_slow(struct fl_cmd *cmd,
                            fl_nvme_status status); /* of a command that waited or failed */
+void fl_tqueue_tell_time(struct fl_cmd *cmd); /* how long it took here, in the answer */
 /* The end of a command, whatever it was; nothing may be touched after it. */
 static inline void fl_tqueue_finish(struct fl_cmd *cmd, fl_nvme_status status)
 {
     struct fl_conn *conn = cmd->conn;
 
+    if (fl_unlikely(cmd->start_ns))
+        fl_tqueue_tell_time(cmd);
     if (fl_unlikely(status || fl_tio_of(cmd)->listed)) {
         fl_tqueue_finish_slow(cmd, status);
         return;

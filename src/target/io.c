@@ -7,6 +7,7 @@
  * A read of memory never leaves fl_io_command: the answer points into the namespace. A write whose data came
  * in the capsule to a back end that never sleeps doesn't either.
  */
+#include "base/clock.h"
 #include "target/core.h"
 
 #define OP_READS  1u  /* reads the namespace: reservations of the exclusive access kind stop it */
@@ -425,5 +426,7 @@ void fl_io_command(struct fl_tqueue *q, struct fl_cmd *cmd)
         fl_tqueue_finish(cmd, status);
         return;
     }
+    if (fl_unlikely(FL_PEEK(q->ctrl->service_time)))
+        cmd->start_ns = fl_now_ns();
     op->run(q, view, cmd);
 }

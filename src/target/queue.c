@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "target/core.h"
 
 void fl_tqueue_track(struct fl_cmd *cmd, enum fl_tio_state state, void (*cancel)(struct fl_cmd *cmd))
@@ -53,6 +54,14 @@ static void note_fault(struct fl_tqueue *q, struct fl_cmd *cmd, fl_nvme_status *
 static void abort_answer(struct fl_msg *msg)
 {
     fl_admin_abort_done(FL_CONTAINER_OF(msg, struct fl_abort, msg));
+}
+
+void fl_tqueue_tell_time(struct fl_cmd *cmd)
+{
+    const uint64_t ns = fl_now_ns() - cmd->start_ns;
+
+    cmd->cqe.dw1 = le32_of((uint32_t)FL_MIN(FL_MAX(ns, 1u), (uint64_t)UINT32_MAX)); /* 0: not told */
+    cmd->start_ns = 0;
 }
 
 void fl_tqueue_finish_slow(struct fl_cmd *cmd, fl_nvme_status status)
@@ -159,6 +168,8 @@ static void on_data_ready(struct fl_cmd *cmd)
         return;
     }
     tio->state = FL_TIO_BACKEND;
+    if (fl_unlikely(cmd->start_ns))
+        cmd->start_ns = fl_now_ns();
     tio->next(cmd);
 }
 
@@ -199,6 +210,7 @@ static void on_command(struct fl_cmd *cmd)
     cmd->to_host = false;
     cmd->data_len = 0;
     tio->view = NULL;
+    cmd->start_ns = 0;
     tio->listed = tio->in_write = false;
     tio->state = FL_TIO_NEW;
     tio->abort = NULL;

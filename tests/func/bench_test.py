@@ -128,6 +128,23 @@ def test_open_loop_says_that_it_fell_behind():
     assert "did not follow" in run("bench", "ram:8M", "--depth", 4, "--rate", "500M", *SHORT).stdout
 
 
+def test_stages():
+    """Where the time goes: the parts add up to the latency, and the slow part is named."""
+    make_file("f", 8 << 20)
+    with Serve("--ns", "file:f", "--ns", "ram:8M", "--nqn", NQN) as s:
+        for url in ["file:f,ro=1,lock=0", *s.urls]:
+            r = bench(url, "--depth", 1, "--stages")[0]
+            check(r)
+            means = {k: v["mean_us"] for k, v in r["stages"].items()}
+            assert list(means) == ["submit", "wire", "backend", "complete"], means
+            assert abs(sum(means.values()) - r["mean_us"]) < 0.2 * r["mean_us"] + 1, (means, r)
+            assert (means["wire"] > 1) == (url in s.urls) and means["backend"] > 0, (url, means)
+        r = bench(s.url, "--depth", 1, "--rate", 500)[0]
+        assert "stages" not in r
+        said = run("bench", s.url, "--stages", *SHORT).stdout
+        assert "back end" in said and "?" not in said.split("STAGE")[1], said
+
+
 def test_slo():
     with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
         r = bench(s.url, "--depth", 8, "--slo", "p50:100000")[0]

@@ -25,6 +25,19 @@
 
 enum bench_wait { BENCH_BUSY, BENCH_ADAPTIVE, BENCH_SLEEP };
 
+/* Where the time of an I/O goes. Together they are its latency. */
+enum bench_stage {
+    BENCH_SUBMIT, /* from its start (open loop: from when it was due) until it was handed to the transport */
+    BENCH_WIRE, /* until its answer was read, without the next: both ends' transport, and what lies between */
+    BENCH_BACKEND,  /* in the target, from having the command and its data to answering */
+    BENCH_COMPLETE, /* from the answer until the application knows */
+    BENCH_NR_STAGES
+};
+struct bench_stages {
+    struct fl_histogram time[BENCH_NR_STAGES]; /* in ticks */
+    uint64_t nr_untold; /* answers that did not tell the target's part: it is counted as wire */
+};
+
 /* What must hold of the latency: a percentile of it, or the mean. */
 struct bench_slo {
     double percent;  /* 0: the mean */
@@ -43,6 +56,7 @@ struct bench_spec {
     struct bench_slo slo;
     uint32_t nr_rounds;
     bool verify;
+    bool stages; /* tell where the time goes: costs some looks at the clock for each I/O */
     enum bench_wait wait;
     const struct fl_cpulist *cpus; /* NULL: threads are not bound */
     void (*tick)(void *arg); /* some times a second while a run lasts, on the caller's thread; may be NULL */
@@ -75,6 +89,7 @@ struct bench_result {
     uint32_t nr_steps;
     struct bench_step step[BENCH_MAX_STEPS];
     struct fl_histogram latency; /* in ticks */
+    struct bench_stages *stages; /* NULL: not asked for; the result's owner frees it */
 };
 
 /* What a command line asks for. */
@@ -144,6 +159,12 @@ bool bench_is_local(const char *url);
 /* True if an open loop ran and the target could not follow. */
 bool bench_fell_behind(const struct bench_result *r);
 /* "p99" or "mean", for people and files. */
+void bench_stages_init(struct bench_stages *s);
+void bench_stages_merge(struct bench_stages *to, const struct bench_stages *from);
+double bench_stage_us(const struct bench_result *r, enum bench_stage stage, double percent); /* 0: the mean */
+/* False: the target did not tell its part. */
+bool bench_stage_is_known(const struct bench_result *r, enum bench_stage stage);
+extern const char *const bench_stage_names[BENCH_NR_STAGES];
 const char *bench_slo_name(const struct bench_slo *slo, char buf[16]);
 
 /* ---- bench_report.c ---- */

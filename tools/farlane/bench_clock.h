@@ -15,7 +15,7 @@
 
 extern bool bench_clock_tsc; /* set by bench_clock_init */
 extern double bench_clock_ns_per_tick;
-void bench_clock_init(void);
+void bench_clock_init(bool library); /* library: CLOCK_MONOTONIC, to be compared with the library's times */
 
 static inline uint64_t bench_ticks(void)
 {

@@ -20,6 +20,7 @@ struct bench_op {
     uint64_t start; /* ticks; open loop: when it was due */
     struct iovec iov;
     struct fl_io io;
+    struct fl_io_times times;
 };
 
 void bench_fail(struct bench *b, int code, const struct fl_error *err, const char *what)
@@ -101,6 +102,21 @@ static void check(struct bench_job *j, struct bench_op *op)
     bench_fail(j->b, -EILSEQ, &err, NULL);
 }
 
+/* The clock is CLOCK_MONOTONIC here, as the library's. */
+static void record_stages(struct bench_stages *s, const struct bench_op *op)
+{
+    const struct fl_io_times *t = &op->times;
+    const uint64_t out = FL_MAX(t->sent_ns, op->start), back = FL_MAX(t->answered_ns, out),
+                   now = bench_ticks();
+    const uint64_t service = FL_MIN(t->service_ns, back - out);
+
+    fl_histogram_record(&s->time[BENCH_SUBMIT], out - op->start);
+    fl_histogram_record(&s->time[BENCH_WIRE], back - out - service);
+    fl_histogram_record(&s->time[BENCH_BACKEND], service);
+    fl_histogram_record(&s->time[BENCH_COMPLETE], FL_MAX(now, back) - back);
+    s->nr_untold += t->service_ns == 0;
+}
+
 static void done(struct fl_io *io, int result)
 {
     struct bench_op *op = FL_CONTAINER_OF(io, struct bench_op, io);
@@ -122,6 +138,8 @@ static void done(struct fl_io *io, int result)
     }
     if (j->measuring) {
         fl_histogram_record(&j->latency, j->stamp - op->start);
+        if (fl_unlikely(j->stages))
+            record_stages(j->stages, op);
         if (io->op == FL_IO_READ)
             j->nr_reads++;
         else
@@ -171,6 +189,8 @@ static void follow_phase(struct bench_job *j, enum bench_phase phase)
 {
     if (phase == BENCH_MEASURE && !j->measuring) {
         fl_histogram_init(&j->latency);
+        if (j->stages)
+            bench_stages_init(j->stages);
         j->nr_reads = j->nr_writes = j->idle = 0;
         j->start = bench_ticks();
         if (j->idle_since)
@@ -272,7 +292,8 @@ static int prepare(struct bench_job *j)
     j->memory = fl_shared_alloc(j->memory_len);
     j->ops = calloc(b->depth, sizeof(*j->ops));
     j->spare = calloc(b->depth, sizeof(struct bench_op *));
-    if (!j->memory || !j->ops || !j->spare) {
+    j->stages = spec->stages ? malloc(sizeof(*j->stages)) : NULL;
+    if (!j->memory || !j->ops || !j->spare || !j->stages != !spec->stages) {
         bench_fail(b, -ENOMEM, NULL, "no memory for buffers");
         return -ENOMEM;
     }
@@ -285,6 +306,7 @@ static int prepare(struct bench_job *j)
         op->job = j;
         op->iov = (struct iovec){j->memory + i * fl_round_up(spec->block_len, 4096), spec->block_len};
         op->io = (struct fl_io){.len = spec->block_len, .iov = &op->iov, .nr_iov = 1, .done = done};
+        op->io.times = spec->stages ? &op->times : NULL;
     }
     rc = fl_queue_create(b->dev, b->queue_depth, &j->queue, &err);
     if (rc < 0)
@@ -342,6 +364,7 @@ void bench_job_init(struct bench_job *j, struct bench *b, uint32_t index)
 void bench_job_fini(struct bench_job *j)
 {
     fl_shared_free(j->memory, j->memory_len);
+    free(j->stages);
     free(j->spare);
     free(j->ops);
 }

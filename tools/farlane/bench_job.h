@@ -52,6 +52,7 @@ struct bench_job {
     uint64_t nr_behind;  /* open loop: I/Os that were due at the end and could not start */
     uint64_t start, end; /* ticks */
     struct fl_histogram latency;
+    struct bench_stages *stages; /* NULL: not asked for */
 } __attribute__((aligned(2 * FL_CACHE_LINE)));
 
 void bench_job_init(struct bench_job *j, struct bench *b, uint32_t index);

@@ -42,6 +42,26 @@ static json_t *slo_json(const struct bench_spec *spec, const struct bench_result
                      spec->slo.limit_us, "us", bench_slo_us(r, &spec->slo), "steps", steps);
 }
 
+static json_t *stages_json(const struct bench_result *r)
+{
+    static const char *const keys[BENCH_NR_STAGES] = {"submit", "wire", "backend", "complete"};
+    json_t *json = json_object();
+    int i;
+
+    for (i = 0; i < BENCH_NR_STAGES; i++) {
+        const enum bench_stage stage = (enum bench_stage)i;
+
+        json_object_set_new(json, keys[i],
+                            bench_stage_is_known(r, stage)
+                                ? json_pack("{s:f, s:f, s:f, s:f}", "mean_us", bench_stage_us(r, stage, 0),
+                                            "p50_us", bench_stage_us(r, stage, 50), "p99_us",
+                                            bench_stage_us(r, stage, 99), "p999_us",
+                                            bench_stage_us(r, stage, 99.9))
+                                : json_null());
+    }
+    return json;
+}
+
 static void add_open_loop(json_t *json, const struct bench_spec *spec, const struct bench_result *r)
 {
     if (r->rate == 0)
@@ -78,6 +98,8 @@ static json_t *result_json(const struct bench_spec *spec, const struct bench_res
         json_object_update_new(json, json_pack("{s:o, s:o, s:f}", "round_iops", rounds_json(r, r->round_iops),
                                                "round_mean_us", rounds_json(r, r->round_us), "spread",
                                                bench_spread(r)));
+    if (r->stages)
+        json_object_set_new(json, "stages", stages_json(r));
     add_open_loop(json, spec, r);
     return json;
 }

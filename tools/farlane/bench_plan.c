@@ -10,6 +10,7 @@
 #include "bench_clock.h"
 #include "endpoint.h"
 #include "term.h"
+#include "wire/nvme.h"
 
 #define VERIFY_SIZE   (UINT64_C(256) << 20)
 #define TICK_INTERVAL (200 * FL_NS_PER_MS)
@@ -60,6 +61,21 @@ static void clear_status(void)
 
 /* ---- runs ---- */
 
+/* Other targets know of no such thing: then the target's part is told as unknown. */
+static void ask_for_service_times(struct fl_device *dev)
+{
+    struct fl_nvme_sqe sqe = {.opcode = FL_NVME_ADM_GET_FEATURES,
+                              .cdw10 = le32_of(FL_NVME_FEAT_SERVICE_TIME)};
+    uint64_t value = 0;
+
+    if (fl_admin_command(dev, &sqe, NULL, 0, false, &value, NULL, NULL) < 0 ||
+        (uint32_t)(value & ~(uint64_t)FL_NVME_SERVICE_TIME_ON) != FL_NVME_SERVICE_TIME_MAGIC)
+        return;
+    sqe.opcode = FL_NVME_ADM_SET_FEATURES;
+    sqe.cdw11 = le32_of(FL_NVME_SERVICE_TIME_MAGIC | FL_NVME_SERVICE_TIME_ON);
+    fl_admin_command(dev, &sqe, NULL, 0, false, NULL, NULL, NULL);
+}
+
 static int open_subject(struct bench_plan *plan, const char *url, struct subject *s, struct fl_error *err)
 {
     int rc = fl_device_open(url, &plan->device, &s->dev, err);
@@ -69,6 +85,8 @@ static int open_subject(struct bench_plan *plan, const char *url, struct subject
     s->url = url;
     device_info_settled(s->dev, &s->info);
     s->target = s->info.target_pid ? s->info.target_pid : bench_peer_find(url);
+    if (plan->spec.stages && !bench_is_local(url))
+        ask_for_service_times(s->dev);
     s->size = plan->spec.size;
     if (plan->spec.verify) {
         uint64_t len = FL_MIN(s->info.len, plan->spec.size ? plan->spec.size : VERIFY_SIZE);
@@ -90,15 +108,22 @@ static int run_round(const struct subject *s, const struct bench_spec *spec, str
         return fl_error_set(err, -ENOMEM, "out of memory");
     *r = (struct bench_result){
         .url = to->url, .depth = to->depth, .nr_jobs = to->nr_jobs, .target_pid = s->target};
+    if (spec->stages && !(r->stages = malloc(sizeof(*r->stages)))) {
+        free(r);
+        return fl_error_set(err, -ENOMEM, "out of memory");
+    }
     if (spec->slo.limit_us > 0)
         rc = bench_slo_run(s->dev, &s->info, spec, s->target, r, err);
     else
         rc = bench_run(s->dev, &s->info, spec, s->target, r, err);
     memcpy(r->path, s->info.path, sizeof(r->path));
-    if (rc == 0 && to->nr_rounds)
+    if (rc == 0 && to->nr_rounds) {
         bench_result_add(to, r);
-    else if (rc == 0)
+    } else if (rc == 0) {
         *to = *r;
+        r->stages = NULL; /* the result's now */
+    }
+    free(r->stages);
     free(r);
     return rc;
 }
@@ -179,7 +204,10 @@ void bench_plan_fini(struct bench_plan *plan)
 {
     uint32_t i;
 
-    for (i = 0; plan->results && i < plan->nr_results; i++)
+    for (i = 0; plan->results && i < plan->nr_results; i++) {
+        if (plan->results[i])
+            free(plan->results[i]->stages);
         free(plan->results[i]);
+    }
     free(plan->results);
 }

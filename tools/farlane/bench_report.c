@@ -152,7 +152,7 @@ static void warn_disturbed(const struct bench_plan *plan)
 
     for (i = 0; i < plan->nr_results; i++)
         if (bench_was_disturbed(plan->results[i]))
-            most = FL_MAX(most, plan->results[i]->waited / plan->results[i]->nr_jobs);
+            most = FL_MAX(most, plan->results[i]->waited);
     if (most > 0)
         printf("%sThe machine was disturbed: other programs kept a thread from its CPU for up to %.0f %% of "
                "a run.%s\n",
@@ -177,6 +177,47 @@ static bool add_differences(struct table *t, const struct bench_plan *plan)
         }
     }
     return any;
+}
+
+static void print_stages(const struct bench_plan *plan)
+{
+    static const double percents[] = {0, 50, 99, 99.9};
+    bool untold = false;
+    struct table t;
+    uint32_t i;
+    size_t k;
+    int s;
+
+    table_init(&t, "", ">DEPTH", ">JOBS", "STAGE", ">MEAN us", ">P50", ">P99", ">P99.9", NULL);
+    for (i = 0; i < plan->nr_results; i++) {
+        const struct bench_result *r = plan->results[i];
+
+        for (s = 0; s < BENCH_NR_STAGES; s++) {
+            const bool known = bench_stage_is_known(r, (enum bench_stage)s);
+
+            untold |= !known;
+            table_cell(&t, "%c", letter_of(plan->results, i));
+            table_cell(&t, "%u", r->depth);
+            table_cell(&t, "%u", r->nr_jobs);
+            table_cell(&t, "%s", bench_stage_names[s]);
+            for (k = 0; k < FL_ARRAY_LEN(percents); k++) {
+                if (known)
+                    cell_us(&t, bench_stage_us(r, (enum bench_stage)s, percents[k]));
+                else
+                    table_cell(&t, "?");
+            }
+        }
+    }
+    putchar('\n');
+    table_print(&t, stdout, 2);
+    putchar('\n');
+    note("Submit: until handed to the transport. Wire: until the answer was read, without the back end. Back "
+         "end: in the "
+         "target, from");
+    note("having command and data to answering. Complete: until the application knows. The means add up to "
+         "the latency.");
+    if (untold)
+        note("?: this target does not tell its part (only farlane's does); it is counted as wire.");
 }
 
 void bench_report_table(const struct bench_plan *plan)
@@ -208,4 +249,6 @@ void bench_report_table(const struct bench_plan *plan)
         note("?: the target is not a process of this machine that this user can see.");
     if (differences)
         note("-A: what the fabric adds to the same job on A, as a difference of percentiles in us.");
+    if (plan->spec.stages)
+        print_stages(plan);
 }

@@ -36,9 +36,51 @@ void bench_result_add(struct bench_result *to, const struct bench_result *round)
     if (to->target_cpu_ns >= 0)
         to->target_cpu_ns = round->target_cpu_ns < 0 ? -1 : to->target_cpu_ns + round->target_cpu_ns;
     fl_histogram_merge(&to->latency, &round->latency);
+    if (to->stages && round->stages)
+        bench_stages_merge(to->stages, round->stages);
     to->round_iops[to->nr_rounds] = round->round_iops[0];
     to->round_us[to->nr_rounds++] = round->round_us[0];
 }
+
+/* ---- stages ---- */
+
+const char *const bench_stage_names[BENCH_NR_STAGES] = {[BENCH_SUBMIT] = "submit",
+                                                        [BENCH_WIRE] = "wire",
+                                                        [BENCH_BACKEND] = "back end",
+                                                        [BENCH_COMPLETE] = "complete"};
+
+void bench_stages_init(struct bench_stages *s)
+{
+    int i;
+
+    for (i = 0; i < BENCH_NR_STAGES; i++)
+        fl_histogram_init(&s->time[i]);
+    s->nr_untold = 0;
+}
+
+void bench_stages_merge(struct bench_stages *to, const struct bench_stages *from)
+{
+    int i;
+
+    for (i = 0; i < BENCH_NR_STAGES; i++)
+        fl_histogram_merge(&to->time[i], &from->time[i]);
+    to->nr_untold += from->nr_untold;
+}
+
+double bench_stage_us(const struct bench_result *r, enum bench_stage stage, double percent)
+{
+    const struct fl_histogram *h = &r->stages->time[stage];
+
+    return (percent > 0 ? (double)fl_histogram_percentile(h, percent) : fl_histogram_mean(h)) *
+           r->ns_per_tick / 1e3;
+}
+
+bool bench_stage_is_known(const struct bench_result *r, enum bench_stage stage)
+{
+    return stage != BENCH_BACKEND || r->stages->nr_untold * 100 < r->stages->time[stage].count;
+}
+
+/* ---- figures ---- */
 
 static int compare(const void *a, const void *b)
 {
@@ -110,7 +152,7 @@ double bench_cores_per_miops(const struct bench_result *r)
 
 bool bench_was_disturbed(const struct bench_result *r)
 {
-    return r->waited > DISTURBED * r->nr_jobs;
+    return r->waited > DISTURBED;
 }
 
 bool bench_fell_behind(const struct bench_result *r)

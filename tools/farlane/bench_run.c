@@ -26,13 +26,13 @@ static void calibrate(void)
     bench_clock_ns_per_tick = (double)(now - ns) / (double)(bench_ticks() - ticks);
 }
 
-void bench_clock_init(void)
+void bench_clock_init(bool library)
 {
 #if defined(__x86_64__)
     char line[8192];
     FILE *f = fopen("/proc/cpuinfo", "re");
 
-    while (f && fgets(line, sizeof(line), f)) {
+    while (!library && f && fgets(line, sizeof(line), f)) {
         if (strncmp(line, "flags", 5))
             continue;
         bench_clock_tsc = strstr(line, " constant_tsc") && strstr(line, " nonstop_tsc");
@@ -65,7 +65,7 @@ static void count_cpu(const struct bench_cpu from[2], struct bench_result *r)
         r->target_cpu_ns = target.ns - from[1].ns;
         waited = FL_MAX(waited, target.wait_ns - from[1].wait_ns);
     }
-    r->waited = (double)FL_MAX(waited, 0) / 1e9 / r->seconds;
+    r->waited = FL_MIN((double)FL_MAX(waited, 0) / 1e9 / r->seconds / r->nr_jobs, 1.0);
 }
 
 static void sleep_until(const struct bench *b, uint64_t deadline)
@@ -113,8 +113,12 @@ static void gather(struct bench_job *jobs, uint32_t nr, struct bench_result *r)
     uint32_t i;
 
     fl_histogram_init(&r->latency);
+    if (r->stages)
+        bench_stages_init(r->stages);
     for (i = 0; i < nr; i++) {
         fl_histogram_merge(&r->latency, &jobs[i].latency);
+        if (r->stages && jobs[i].stages)
+            bench_stages_merge(r->stages, jobs[i].stages);
         r->nr_reads += jobs[i].nr_reads;
         r->nr_writes += jobs[i].nr_writes;
         r->nr_behind += jobs[i].nr_behind;
@@ -137,11 +141,11 @@ static int run_jobs(struct bench *b, struct bench_job *jobs, pid_t target, struc
     if (rc)
         bench_fail(b, -rc, NULL, "cannot start a thread");
     measure(b, target, r, started);
-    for (i = 0; i < started; i++) {
+    for (i = 0; i < started; i++)
         pthread_join(jobs[i].thread, NULL);
-        bench_job_fini(&jobs[i]);
-    }
     gather(jobs, started, r);
+    for (i = 0; i < started; i++)
+        bench_job_fini(&jobs[i]);
     return b->failed;
 }
 

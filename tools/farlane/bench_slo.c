@@ -29,7 +29,8 @@ static int run_at(struct search *s, double rate, double seconds, struct fl_error
     *r = (struct bench_result){.url = s->result->url,
                                .depth = s->result->depth,
                                .nr_jobs = s->result->nr_jobs,
-                               .target_pid = s->target};
+                               .target_pid = s->target,
+                               .stages = s->result->stages};
     s->spec.rate = rate;
     s->spec.seconds = seconds;
     return bench_run(s->dev, s->info, &s->spec, s->target, r, err);

@@ -24,6 +24,7 @@ enum {
     OPT_ARRIVALS,
     OPT_SLO,
     OPT_ROUNDS,
+    OPT_STAGES,
     OPT_SAVE,
     OPT_COMPARE,
     OPT_SIZE,
@@ -54,6 +55,8 @@ static const struct cmd_option options[] = {
      "find the highest rate at which p50, p90, p99, p99.9, p99.99 or mean is at most US microseconds: "
      "p99:200"},
     {OPT_ROUNDS, "rounds", "N", "do all runs N times in turn (A B A B): medians, and how far they spread"},
+    {OPT_STAGES, "stages", NULL,
+     "also tell where the time goes: submit, wire, back end, complete (looks at the clock for each I/O)"},
     {OPT_SAVE, "save", "FILE", "keep the results, with the histograms and the machine, for --compare"},
     {OPT_COMPARE, "compare", NULL,
      "measure nothing: bench --compare OLD NEW shows two saved results side by side"},
@@ -298,6 +301,9 @@ static bool take_option(const struct cmd_args *args, int id, struct bench_args *
         return take_slo(args, &a->plan.spec.slo);
     case OPT_ROUNDS:
         return take_rounds(args, &a->plan.spec);
+    case OPT_STAGES:
+        a->plan.spec.stages = true;
+        return true;
     case OPT_SAVE:
         a->save = args->arg;
         return true;
@@ -375,7 +381,7 @@ static int bench(struct bench_args *a)
     struct fl_error err = {0};
     int rc, status;
 
-    bench_clock_init();
+    bench_clock_init(a->plan.spec.stages);
     rc = bench_plan_run(&a->plan, &err);
     if (rc == 0 && a->save)
         rc = bench_json_save(&a->plan, a->save, &err);
