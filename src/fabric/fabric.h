@@ -63,7 +63,8 @@ struct fl_cmd {
     uint32_t sgl_len;
     bool in_capsule;
     /* The in-capsule data (sgl_len bytes, digest right), else NULL: may be used in place inside the call of command(), and
-     * not after it. fl_cmd_fetch copies it to cmd->data, then or later (the transport keeps it until the command ends). */
+     * not after it. fl_cmd_fetch copies it to cmd->data, then or later (the transport keeps it until the command ends).
+     * NULL with in_capsule: it is still on its way, and fl_cmd_fetch brings it as it would any other. */
     const void *capsule_data;
     fl_nvme_status transport_status; /* not 0: complete the command with this status */
 
@@ -156,6 +157,8 @@ struct fl_listen_options {
 
 struct fl_transport {
     const char *name; /* "tcp", "rdma" */
+    /* In-capsule data of I/O queues, bytes: unless the target is told otherwise (0: 8192), and at most (0: no limit). */
+    uint32_t capsule_len, most_capsule_len;
     /* -EADDRNOTAVAIL and -EADDRINUSE are told apart in errno and text. */
     int (*listen)(const struct fl_listen_options *options, struct fl_listener **listener, struct fl_error *err);
     void (*unlisten)(struct fl_listener *listener); /* connections that were accepted stay */

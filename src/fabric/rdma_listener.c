@@ -130,6 +130,7 @@ static void rdma_listener_addr(const struct fl_listener *l, struct fl_addr *addr
 
 const struct fl_transport fl_rdma_transport = {
     .name = "rdma",
+    .most_capsule_len = 64u << 10, /* each receive has that much memory */
     .listen = rdma_listen_,
     .unlisten = rdma_unlisten,
     .listener_addr = rdma_listener_addr,

@@ -145,6 +145,7 @@ static void tcp_listener_addr(const struct fl_listener *l, struct fl_addr *addr)
 
 const struct fl_transport fl_tcp_transport = {
     .name = "tcp",
+    .capsule_len = 128u << 10, /* a write of that length needs no round trip for an R2T */
     .listen = tcp_listen,
     .unlisten = tcp_unlisten,
     .listener_addr = tcp_listener_addr,

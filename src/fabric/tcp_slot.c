@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define KEPT_STASH_LEN (256u << 10)
+
 int fl_tcp_slots_grow(struct fl_tcp_target *t, uint32_t nr)
 {
     struct fl_tcp_slot **slots, *chunk;
@@ -71,6 +73,7 @@ uint8_t *fl_tcp_stash_get(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
     assert(!slot->stash && (size_t)(slot->index + 1) * t->stash_stride <= t->stash.len);
     slot->stash = t->stash.base + (size_t)slot->index * t->stash_stride;
     t->nr_stashed++;
+    t->stashed_len += slot->cmd.sgl_len;
     t->stash_peak = FL_MAX(t->stash_peak, slot->index);
     return slot->stash;
 }
@@ -78,10 +81,11 @@ uint8_t *fl_tcp_stash_get(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
 void fl_tcp_stash_put(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
 {
     slot->stash = NULL;
+    t->stashed_len -= slot->cmd.sgl_len;
     if (--t->nr_stashed)
         return;
     /* After a time of want the memory is given back; a little of it stays. */
-    if (t->stash_peak > 8)
+    if ((uint64_t)(t->stash_peak + 1) * t->stash_stride > KEPT_STASH_LEN)
         (void)madvise(t->stash.base, t->stash.len, MADV_DONTNEED);
     t->stash_peak = 0;
     while (t->nr_old_stash)

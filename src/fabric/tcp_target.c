@@ -7,18 +7,11 @@
 
 #include "fabric/tcp_slot.h"
 
-#define DEFAULT_RX_CAP                  65536u
-#define MOST_H2C_LEN                    (1u << 28)
-#define EARLY_CAPSULE_LEN               FL_TCP_ADMIN_DATA_LEN /* before Connect tells which queue it is */
-#define FAULT(fault, fes_, type, field) fault_at(fault, fes_, offsetof(struct type, field))
+#define DEFAULT_RX_CAP    65536u
+#define MOST_H2C_LEN      (1u << 28)
+#define EARLY_CAPSULE_LEN FL_TCP_ADMIN_DATA_LEN /* before Connect tells which queue it is */
 
 static const struct fl_tcp_stream_ops stream_ops;
-
-static int fault_at(struct fl_tcp_fault *fault, enum fl_tcp_fes fes, size_t offset)
-{
-    *fault = (struct fl_tcp_fault){.fes = (uint16_t)fes, .offset = (uint32_t)offset};
-    return -EPROTO;
-}
 
 /* The most PDUs that one command can have in the queue: R2Ts, or data and response. */
 static uint32_t pdus_per_cmd(const struct fl_tcp_target *t)
@@ -82,7 +75,7 @@ void fl_tcp_target_fini(struct fl_tcp_target *t)
 }
 
 /* Inside a call of the driver's it looks itself; else it is told, once. */
-static void want_driver(struct fl_tcp_target *t)
+void fl_tcp_target_want_driver(struct fl_tcp_target *t)
 {
     if (t->busy || t->kicked)
         return;
@@ -124,283 +117,6 @@ static int take_ic_req(struct fl_tcp_target *t, const struct fl_tcp_ic_req *req,
     return 0;
 }
 
-/* ---- commands ---- */
-
-static void release_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
-{
-    if (slot->stash)
-        fl_tcp_stash_put(t, slot);
-    t->conn.handler->released(&slot->cmd);
-    fl_tcp_slot_put(t, slot);
-    t->nr_active--;
-}
-
-/* Sets what the SGL says (one descriptor; NVMe/TCP knows data in the capsule and data by the transport).
- */
-static fl_nvme_status take_sgl(struct fl_cmd *cmd, uint32_t capsule_len)
-{
-    const struct fl_nvme_sgl *sgl = &cmd->sqe.sgl;
-    uint32_t len = le32_get(sgl->len);
-
-    cmd->in_capsule = false;
-    cmd->sgl_len = len;
-    if (sgl->type == FL_NVME_SGL_TRANSPORT)
-        return capsule_len ? FL_NVME_SC_SGL_INVALID_DATA : 0;
-    if (sgl->type == FL_NVME_SGL_OFFSET) {
-        if (le64_get(sgl->addr))
-            return FL_NVME_SC_SGL_INVALID_OFFSET; /* ICDOFF is 0 */
-        if (len != capsule_len)
-            return FL_NVME_SC_SGL_INVALID_DATA;
-        cmd->in_capsule = true;
-        return 0;
-    }
-    cmd->sgl_len = 0;
-    /* Commands without data: hosts leave the descriptor zero, or do not fill it in. */
-    if (!capsule_len &&
-        (!fl_nvme_opcode_xfer(cmd->sqe.opcode) || (!len && sgl->type == FL_NVME_SGL_DATA_BLOCK)))
-        return 0;
-    return FL_NVME_SC_SGL_INVALID_TYPE;
-}
-
-/* The target did not take the data within command(): it must not be in the way of what follows. */
-static void put_aside(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
-{
-    uint8_t *stash = fl_tcp_stash_get(t, slot);
-
-    memcpy(stash, slot->cmd.capsule_data, slot->cmd.sgl_len);
-    slot->cmd.capsule_data = stash;
-}
-
-static void start_cmd(struct fl_tcp_target *t, struct fl_tcp_slot *slot, const struct fl_nvme_sqe *sqe,
-                      const void *data, uint32_t data_len, bool digest_ok)
-{
-    struct fl_cmd *cmd = &slot->cmd;
-
-    cmd->sqe = *sqe;
-    cmd->data = NULL;
-    cmd->data_len = 0;
-    cmd->to_host = false;
-    cmd->transport_status = take_sgl(cmd, data_len);
-    if (fl_unlikely(!digest_ok && !cmd->transport_status))
-        cmd->transport_status = FL_NVME_SC_TRANSIENT_TRANSPORT;
-    cmd->capsule_data = cmd->in_capsule && data_len && !cmd->transport_status ? data : NULL;
-    slot->state = FL_TCP_SLOT_TARGET;
-    t->nr_active++;
-    t->conn.handler->command(cmd);
-    if (slot->state == FL_TCP_SLOT_TARGET && cmd->capsule_data && !slot->stash)
-        put_aside(t, slot);
-}
-
-/* More commands at a time than was agreed. There is no error of its own for this. */
-static int too_many(struct fl_tcp_fault *fault)
-{
-    return fault_at(fault, FL_TCP_FES_SEQUENCE, offsetof(struct fl_tcp_hdr, type));
-}
-
-static int take_cmd(struct fl_tcp_target *t, const union fl_tcp_pdu *pdu, uint32_t data_len,
-                    struct fl_tcp_fault *fault)
-{
-    struct fl_tcp_slot *slot;
-
-    if (fl_unlikely(fl_tcp_stream_tx_half_full(&t->stream))) {
-        t->wait_room = true;
-        return -EAGAIN;
-    }
-    if (fl_unlikely(data_len > t->capsule_len))
-        return FAULT(fault, FL_TCP_FES_LIMIT, fl_tcp_hdr, plen);
-    if (data_len && fl_tcp_stream_fits(&t->stream, pdu)) {
-        fl_tcp_stream_keep(&t->stream);
-        return 0;
-    }
-    slot = fl_tcp_slot_get(t);
-    if (fl_unlikely(!slot))
-        return too_many(fault);
-    if (!data_len) {
-        start_cmd(t, slot, &pdu->cmd.sqe, NULL, 0, true);
-        return 0;
-    }
-    slot->state = FL_TCP_SLOT_RECEIVING;
-    t->receiving = slot;
-    fl_tcp_stream_place(&t->stream, fl_tcp_stash_get(t, slot));
-    return 0;
-}
-
-static int take_capsule_data(struct fl_tcp_target *t, const union fl_tcp_pdu *pdu, const void *data,
-                             bool digest_ok, struct fl_tcp_fault *fault)
-{
-    struct fl_tcp_slot *slot = t->receiving;
-    uint32_t len = fl_tcp_data_len(&pdu->hdr);
-
-    if (!slot) {
-        slot = fl_tcp_slot_get(t);
-        if (!slot)
-            return too_many(fault);
-        start_cmd(t, slot, &pdu->cmd.sqe, data, len, digest_ok);
-        return 0;
-    }
-    t->receiving = NULL;
-    start_cmd(t, slot, &pdu->cmd.sqe, slot->stash, len, digest_ok);
-    return 0;
-}
-
-/* ---- data from the host ---- */
-
-static void send_r2ts(struct fl_tcp_target *t, struct fl_tcp_slot *slot)
-{
-    struct fl_cmd *cmd = &slot->cmd;
-    /* With one R2T at a time, all in one; it is the host that splits into PDUs of MAXH2CDATA. */
-    uint32_t most = t->nr_r2t > 1 ? t->max_h2c_len : cmd->data_len;
-
-    for (uint32_t i = 0; i < t->nr_r2t && slot->asked < cmd->data_len; i++) {
-        struct fl_tcp_window *w = &slot->windows[i];
-        union fl_tcp_pdu pdu = {.r2t = {.hdr.type = FL_TCP_R2T, .cccid = cmd->sqe.cid}};
-        uint32_t len = FL_MIN(most, cmd->data_len - slot->asked);
-
-        if (w->next != w->end)
-            continue;
-        w->next = slot->asked;
-        w->end = slot->asked + len;
-        pdu.r2t.ttag = le16_of(fl_tcp_slot_new_tag(t, slot, i));
-        pdu.r2t.r2to = le32_of(slot->asked);
-        pdu.r2t.r2tl = le32_of(len);
-        slot->asked += len;
-        fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.r2t), NULL, 0, NULL);
-    }
-}
-
-static void finish_fetch(struct fl_tcp_slot *slot, fl_nvme_status status)
-{
-    struct fl_cmd *cmd = &slot->cmd;
-
-    slot->state = FL_TCP_SLOT_TARGET;
-    cmd->capsule_data = NULL;
-    if (status && !cmd->transport_status)
-        cmd->transport_status = status;
-    cmd->conn->handler->data_ready(cmd);
-}
-
-void fl_tcp_target_fetch(struct fl_cmd *cmd)
-{
-    struct fl_tcp_slot *slot = fl_tcp_slot_of(cmd);
-    struct fl_tcp_target *t = fl_tcp_target_of(cmd->conn);
-
-    assert(slot->state == FL_TCP_SLOT_TARGET && cmd->data_len && cmd->data_len <= cmd->sgl_len);
-    if (cmd->in_capsule) {
-        if (cmd->capsule_data)
-            memcpy(cmd->data, cmd->capsule_data, cmd->data_len);
-        if (slot->stash)
-            fl_tcp_stash_put(t, slot);
-        finish_fetch(slot, 0);
-        return;
-    }
-    if (t->conn.dead) {
-        finish_fetch(slot, FL_NVME_SC_TRANSIENT_TRANSPORT);
-        return;
-    }
-    slot->state = FL_TCP_SLOT_FETCHING;
-    slot->digest_bad = false;
-    slot->asked = slot->arrived = 0;
-    for (uint32_t i = 0; i < t->nr_r2t; i++)
-        slot->windows[i].next = slot->windows[i].end = 0;
-    send_r2ts(t, slot);
-    want_driver(t);
-}
-
-/* The tag is the key, not the command identifier; within an R2T data comes in order and
- * without gaps. */
-static int take_data(struct fl_tcp_target *t, const struct fl_tcp_data *pdu, struct fl_tcp_fault *fault)
-{
-    struct fl_tcp_slot *slot;
-    struct fl_tcp_window *w;
-    uint32_t window, len = le32_get(pdu->datal);
-    bool last = pdu->hdr.flags & FL_TCP_F_DATA_LAST;
-    int r = fl_tcp_data_check(pdu, fault);
-
-    if (r < 0)
-        return r;
-    slot = fl_tcp_slot_find(t, le16_get(pdu->ttag), &window);
-    if (!slot)
-        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_data, ttag);
-    if (le16_get(pdu->cccid) != le16_get(slot->cmd.sqe.cid))
-        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_data, cccid);
-    w = &slot->windows[window];
-    if (le32_get(pdu->datao) != w->next)
-        return FAULT(fault, FL_TCP_FES_RANGE, fl_tcp_data, datao);
-    if (len > t->max_h2c_len)
-        return FAULT(fault, FL_TCP_FES_LIMIT, fl_tcp_data, datal);
-    if (len > w->end - w->next)
-        return FAULT(fault, FL_TCP_FES_RANGE, fl_tcp_data, datal);
-    if (last != (len == w->end - w->next))
-        return FAULT(fault, FL_TCP_FES_HEADER, fl_tcp_hdr, flags);
-    fl_tcp_stream_place(&t->stream, (uint8_t *)slot->cmd.data + w->next);
-    return 0;
-}
-
-static void take_data_payload(struct fl_tcp_target *t, const struct fl_tcp_data *pdu, bool digest_ok)
-{
-    uint32_t window, len = le32_get(pdu->datal);
-    struct fl_tcp_slot *slot = fl_tcp_slot_find(t, le16_get(pdu->ttag), &window);
-
-    assert(slot); /* take_data found it, and only its payload can change that */
-    slot->digest_bad |= !digest_ok;
-    slot->windows[window].next += len;
-    slot->arrived += len;
-    if (slot->arrived == slot->cmd.data_len)
-        /* a wrong data digest is an error of this command, not of the connection */
-        finish_fetch(slot, slot->digest_bad ? FL_NVME_SC_TRANSIENT_TRANSPORT : 0);
-    else if (slot->windows[window].next == slot->windows[window].end)
-        send_r2ts(t, slot);
-}
-
-/* ---- completion ---- */
-
-static void send_response(struct fl_tcp_target *t, const struct fl_cmd *cmd)
-{
-    union fl_tcp_pdu pdu;
-
-    pdu.resp = (struct fl_tcp_resp){.hdr.type = FL_TCP_RESP, .cqe = cmd->cqe};
-    fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.resp), NULL, 0, NULL);
-}
-
-void fl_tcp_target_complete(struct fl_cmd *cmd)
-{
-    struct fl_tcp_slot *slot = fl_tcp_slot_of(cmd);
-    struct fl_tcp_target *t = fl_tcp_target_of(cmd->conn);
-    union fl_tcp_pdu pdu;
-    bool fold;
-
-    assert(slot->state == FL_TCP_SLOT_TARGET);
-    want_driver(t);
-    if (fl_unlikely(t->conn.dead)) {
-        release_cmd(t, slot);
-        return;
-    }
-    if (!cmd->to_host || !cmd->data_len || fl_nvme_cqe_status(&cmd->cqe)) {
-        send_response(t, cmd);
-        release_cmd(t, slot);
-        return;
-    }
-    /* the last data PDU may stand for a response that has nothing to say */
-    fold = t->conn.sq_flow_off && !le32_get(cmd->cqe.dw0) && !le32_get(cmd->cqe.dw1);
-    pdu.data = (struct fl_tcp_data){
-        .hdr.type = FL_TCP_C2H_DATA,
-        .hdr.flags = fold ? FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS : FL_TCP_F_DATA_LAST,
-        .cccid = cmd->cqe.cid,
-        .datal = le32_of(cmd->data_len),
-    };
-    slot->state = FL_TCP_SLOT_SENDING;
-    fl_tcp_stream_send(&t->stream, &pdu, sizeof(pdu.data), cmd->data, cmd->data_len, slot);
-    if (!fold)
-        send_response(t, cmd);
-}
-
-static void on_sent(struct fl_tcp_stream *s, void *token)
-{
-    struct fl_tcp_slot *slot = token;
-
-    release_cmd(FL_CONTAINER_OF(s, struct fl_tcp_target, stream), slot);
-}
-
 /* ---- PDUs ---- */
 
 static int take_term(struct fl_tcp_target *t, const struct fl_tcp_term *pdu, struct fl_tcp_fault *fault)
@@ -420,9 +136,9 @@ static int on_header(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, uint3
         return -EAGAIN;
     switch (pdu->hdr.type) {
     case FL_TCP_CMD:
-        return take_cmd(t, pdu, data_len, fault);
+        return fl_tcp_target_take_cmd(t, pdu, data_len, fault);
     case FL_TCP_H2C_DATA:
-        return take_data(t, &pdu->data, fault);
+        return fl_tcp_target_take_data(t, &pdu->data, fault);
     case FL_TCP_IC_REQ:
         return take_ic_req(t, &pdu->ic_req, fault);
     default: /* H2CTermReq; fl_tcp_hdr_check lets no other through */
@@ -436,13 +152,13 @@ static int on_payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, cons
     struct fl_tcp_target *t = FL_CONTAINER_OF(s, struct fl_tcp_target, stream);
 
     if (pdu->hdr.type == FL_TCP_CMD)
-        return take_capsule_data(t, pdu, data, digest_ok, fault);
-    take_data_payload(t, &pdu->data, digest_ok);
+        return fl_tcp_target_take_capsule(t, pdu, data, digest_ok, fault);
+    fl_tcp_target_take_data_payload(t, &pdu->data, digest_ok);
     return 0;
 }
 
 static const struct fl_tcp_stream_ops stream_ops = {
-    .header = on_header, .payload = on_payload, .sent = on_sent};
+    .header = on_header, .payload = on_payload, .sent = fl_tcp_target_on_sent};
 
 /* ---- the end ---- */
 
@@ -462,14 +178,8 @@ static void tell_target(struct fl_tcp_target *t)
         return;
     t->told = true;
     t->stream.place_iov = NULL; /* rx_iov gives nothing from now on */
-    if (t->receiving) {
-        fl_tcp_stash_put(t, t->receiving);
-        fl_tcp_slot_put(t, t->receiving);
-        t->receiving = NULL;
-    }
-    for (uint32_t i = 0; i < t->nr_slots; i++)
-        if (t->slots[i]->state == FL_TCP_SLOT_FETCHING)
-            finish_fetch(t->slots[i], FL_NVME_SC_TRANSIENT_TRANSPORT);
+    fl_tcp_target_drop_early(t);
+    fl_tcp_target_drop_fetches(t);
     if (t->conn.handler->broken)
         t->conn.handler->broken(&t->conn);
 }
@@ -510,7 +220,7 @@ static void leave(struct fl_tcp_target *t, int r)
 static int resume(struct fl_tcp_target *t)
 {
     if (!t->stream.rx_paused || t->moving || t->state >= FL_TCP_TARGET_CLOSING ||
-        (t->wait_room && fl_tcp_stream_tx_half_full(&t->stream)))
+        (t->wait_room && fl_tcp_target_must_wait(t)))
         return 0;
     t->wait_room = false;
     return fl_tcp_stream_resume(&t->stream);
@@ -560,7 +270,7 @@ void fl_tcp_target_close(struct fl_conn *conn, const char *why)
 
     note_why(t, why);
     start_closing(t);
-    want_driver(t);
+    fl_tcp_target_want_driver(t);
 }
 
 /* ---- the target's wishes ---- */

@@ -85,21 +85,24 @@ struct fl_tcp_target {
     char why[160]; /* the first cause of the end */
 
     /* private */
-    bool busy, kicked, told, wait_room, hdgst_allowed, ddgst_allowed;
+    bool busy, kicked, told, wait_room, in_header, hdgst_allowed, ddgst_allowed;
     bool hdgst_asked, ddgst_asked;
     uint8_t pda;
     uint32_t max_h2c_len, maxr2t, nr_r2t; /* ours; what is used with this host */
     uint32_t capsule_len;
     uint32_t nr_slots, nr_active; /* active: with the target, or their data is being sent */
+    uint32_t nr_fetching;         /* R2Ts are outstanding */
     uint32_t tag_bits;
     struct fl_tcp_slot **slots; /* by number */
     struct fl_tcp_slot *free;
     struct fl_tcp_slot *chunks[8]; /* memory of the slots */
     uint32_t nr_chunks;
-    struct fl_tcp_slot *receiving; /* of the command whose in-capsule data is on its way to its stash */
+    struct fl_tcp_slot
+        *receiving; /* of the command, known to the target, whose in-capsule data is on its way */
     /* Where in-capsule data waits that the target could not take at once: capsule_len for each slot. */
     struct fl_tcp_region stash, old_stash[4];
     uint32_t stash_stride, stash_peak, nr_stashed, nr_old_stash;
+    uint64_t stashed_len;
 };
 
 int fl_tcp_target_init(struct fl_tcp_target *t, const struct fl_tcp_target_options *options);

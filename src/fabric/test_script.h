@@ -85,7 +85,7 @@ static void script_act(struct fl_cmd *cmd)
             return script_complete(cmd, FL_NVME_SC_INVALID_FIELD);
         if (cmd->sgl_len > sizeof(script_pattern) - (1 << 20))
             return script_complete(cmd, FL_NVME_SC_SGL_INVALID_DATA);
-        if (cmd->in_capsule && !(what & (SCRIPT_FETCH | SCRIPT_HOLD)))
+        if (cmd->capsule_data && !(what & (SCRIPT_FETCH | SCRIPT_HOLD)))
             return script_got_data(cmd, cmd->capsule_data, cmd->sgl_len);
         cmd->buf = cmd->data = malloc(cmd->sgl_len);
         cmd->data_len = cmd->sgl_len;

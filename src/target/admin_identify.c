@@ -27,7 +27,7 @@ static void fill_discovery(const struct fl_tctrl *ctrl, struct fl_nvme_id_ctrl *
 
 static void fill_io(const struct fl_tctrl *ctrl, bool keyed_sgl, struct fl_nvme_id_ctrl *id)
 {
-    const struct fl_target_options *o = &ctrl->target->options;
+    uint32_t capsule_len = fl_tport_capsule_len(ctrl->port);
 
     id->cntrltype = FL_NVME_CNTRLTYPE_IO;
     id->cmic = FL_NVME_CMIC_MULTI_PORT | FL_NVME_CMIC_MULTI_CTRL | FL_NVME_CMIC_ANA;
@@ -46,14 +46,14 @@ static void fill_io(const struct fl_tctrl *ctrl, bool keyed_sgl, struct fl_nvme_
     id->anacap = FL_NVME_ANACAP_OPTIMIZED | FL_NVME_ANACAP_NON_OPTIMIZED | FL_NVME_ANACAP_INACCESSIBLE |
                  FL_NVME_ANACAP_PERSISTENT_LOSS | FL_NVME_ANACAP_CHANGE | FL_NVME_ANACAP_GRPID_STATIC;
     id->anagrpmax = id->nanagrpid = le32_of(FL_ANA_GROUPS);
-    id->ioccsz = le32_of((uint32_t)(sizeof(struct fl_nvme_sqe) + (uint64_t)o->capsule_len) / 16);
+    id->ioccsz = le32_of((uint32_t)(sizeof(struct fl_nvme_sqe) + capsule_len) / 16);
     id->iorcsz = le32_of(sizeof(struct fl_nvme_cqe) / 16);
     id->ofcs = le16_of(FL_NVME_OFCS_DISCONNECT);
     if (keyed_sgl) { /* that many descriptors may follow a command in its capsule */
-        int64_t room = o->capsule_len / (int64_t)sizeof(struct fl_nvme_keyed_sgl);
+        uint32_t room = capsule_len / (uint32_t)sizeof(struct fl_nvme_keyed_sgl);
 
-        room = FL_MIN(room, (int64_t)FL_NVME_RDMA_MAX_PIECES);
-        id->msdbd = (uint8_t)FL_MAX(room, (int64_t)1);
+        room = FL_MIN(room, (uint32_t)FL_NVME_RDMA_MAX_PIECES);
+        id->msdbd = (uint8_t)FL_MAX(room, 1u);
     }
 }
 

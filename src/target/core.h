@@ -532,6 +532,8 @@ bool fl_subsystem_allows(const struct fl_subsystem *ss, const char *hostnqn);
 void fl_subsystem_check_removed(struct fl_subsystem *ss);
 void fl_subsystem_free(struct fl_subsystem *ss);
 void fl_tport_info(const struct fl_tport *port, struct fl_listener_info *info);
+/* In-capsule data of its I/O queues. */
+uint32_t fl_tport_capsule_len(const struct fl_tport *port);
 void fl_tport_put(struct fl_tport *port);
 void fl_tport_close_all(struct fl_target *target);
 void fl_target_check_stopped(struct fl_target *target);

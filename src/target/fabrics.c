@@ -141,7 +141,7 @@ static void connect_io(struct fl_tqueue *q, struct fl_cmd *cmd, struct fl_subsys
     q->ana = &q->port->worker_ana[q->worker->index * (FL_ANA_GROUPS + 1)];
     q->moving = true;
     q->connect = cmd;
-    fl_conn_set_capsule_len(cmd->conn, (uint32_t)target->options.capsule_len);
+    fl_conn_set_capsule_len(cmd->conn, fl_tport_capsule_len(q->port));
     fl_conn_move(cmd->conn, q->worker->loop, q->worker->pool, io_queue_moved);
 }
 

@@ -15,9 +15,10 @@
 #include "base/size.h"
 #include "target/core.h"
 
-#define WAIT_NS   FL_NS_PER_S
-#define FAIL_NS   (5 * FL_NS_PER_S)
-#define MAX_PORTS 256u
+#define WAIT_NS         FL_NS_PER_S
+#define FAIL_NS         (5 * FL_NS_PER_S)
+#define MAX_PORTS       256u
+#define DEFAULT_CAPSULE 8192u
 
 /* What may follow ADDR[:PORT]: "?dev=NAME", of RDMA only. */
 static int parse_query(const char *text, const char *query, struct fl_listener_spec *spec,
@@ -112,6 +113,16 @@ static int resolve(struct fl_tport *port, struct fl_error *err)
     return 0;
 }
 
+uint32_t fl_tport_capsule_len(const struct fl_tport *port)
+{
+    const struct fl_transport *t = port->transport;
+    int64_t len = port->target->options.capsule_len;
+
+    if (len < 0)
+        len = FL_MIN(t->capsule_len ? t->capsule_len : DEFAULT_CAPSULE, port->target->options.mdts_len);
+    return t->most_capsule_len ? (uint32_t)FL_MIN(len, (int64_t)t->most_capsule_len) : (uint32_t)len;
+}
+
 static int try_listen(struct fl_tport *port, struct fl_error *err)
 {
     struct fl_target *target = port->target;
@@ -122,7 +133,7 @@ static int try_listen(struct fl_tport *port, struct fl_error *err)
         .listener_user = port,
         .hdgst = port->spec.hdgst,
         .ddgst = port->spec.ddgst,
-        .capsule_len = (uint32_t)target->options.capsule_len,
+        .capsule_len = fl_tport_capsule_len(port),
         .dev = port->spec.dev,
     };
     int r = resolve(port, err);

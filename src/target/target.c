@@ -11,7 +11,6 @@
 #define ADMIN_POOL_LEN   (16u << 20)
 #define DEFAULT_QUEUES   64u
 #define DEFAULT_DEPTH    128u
-#define DEFAULT_CAPSULE  8192
 #define STOP_DEADLINE_NS (10 * FL_NS_PER_S)
 
 /* ---- rounds ---- */
@@ -86,8 +85,6 @@ static int check_options(struct fl_target_options *o, struct fl_error *err)
         o->max_depth = DEFAULT_DEPTH;
     if (!o->mdts_len)
         o->mdts_len = FL_POOL_MAX_LEN;
-    if (o->capsule_len < 0)
-        o->capsule_len = DEFAULT_CAPSULE;
     if (!o->min_kato_ms)
         o->min_kato_ms = 100;
     if (o->max_queues > 1024)
@@ -101,10 +98,10 @@ static int check_options(struct fl_target_options *o, struct fl_error *err)
         return fl_error_set(err, -EINVAL,
                             "a largest transfer of %u bytes cannot be: a power of two from %u to %u",
                             o->mdts_len, FL_TARGET_MDTS_MIN, FL_POOL_MAX_LEN);
-    if (o->capsule_len > 64 * 1024 || o->capsule_len % 16)
+    if (o->capsule_len > FL_TARGET_CAPSULE_MAX || (o->capsule_len > 0 && o->capsule_len % 16))
         return fl_error_set(err, -EINVAL,
-                            "in-capsule data of %lld bytes cannot be: a multiple of 16 up to 65536",
-                            (long long)o->capsule_len);
+                            "in-capsule data of %lld bytes cannot be: a multiple of 16 up to %u",
+                            (long long)o->capsule_len, FL_TARGET_CAPSULE_MAX);
     return 0;
 }
 

@@ -28,7 +28,7 @@ struct fl_target_options {
     uint32_t max_queues;   /* I/O queues per controller; 0: default 64 */
     uint32_t max_depth;    /* entries of an I/O queue (MQES + 1); 0: default 128 */
     uint32_t mdts_len;     /* largest data transfer, bytes, power of two 4 KiB..1 MiB; 0: default 1 MiB */
-    int64_t capsule_len;   /* in-capsule data of I/O queues, bytes; -1: default 8192 */
+    int64_t capsule_len;   /* in-capsule data of I/O queues, bytes, less where the transport has less; -1: the transport's default */
     uint32_t min_kato_ms;  /* granularity, default 100 ms */
     bool no_success_flag;  /* always send response capsules */
 };
@@ -73,6 +73,7 @@ void fl_namespace_remove(struct fl_subsystem *ss, uint32_t nsid, uint32_t deadli
 /* len 0: what the back end's file has now. Growing and, with force, shrinking; a refusal names both sizes. */
 int fl_namespace_resize(struct fl_subsystem *ss, uint32_t nsid, uint64_t len, bool force, struct fl_error *err);
 
+#define FL_TARGET_CAPSULE_MAX (1u << 20)
 #define FL_TARGET_MDTS_MIN 8192u /* the least limit that a controller can tell its hosts */
 
 /* ---- listeners ---- */

@@ -40,7 +40,8 @@ static void bed_listener_addr(const struct fl_listener *listener, struct fl_addr
     *addr = listener->addr;
 }
 
-static const struct fl_transport bed_transport = {"tcp", bed_listen, bed_unlisten, bed_listener_addr};
+static const struct fl_transport bed_transport = {
+    .name = "tcp", .listen = bed_listen, .unlisten = bed_unlisten, .listener_addr = bed_listener_addr};
 
 /* ---- connections ---- */
 

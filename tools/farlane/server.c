@@ -142,7 +142,7 @@ static int create_target(struct server *s, struct fl_error *err)
         rc = config_error_at(&s->marks, -EINVAL, err, "mdts");
     }
     if (rc == 0)
-        rc = size_setting(s, c->capsule, "capsule", 1u << 20, &capsule, err);
+        rc = size_setting(s, c->capsule, "capsule", FL_TARGET_CAPSULE_MAX, &capsule, err);
     if (rc == 0 && c->capsule && capsule % 16) {
         fl_error_set(err, -EINVAL, "capsule %s: a multiple of 16 bytes", c->capsule);
         rc = config_error_at(&s->marks, -EINVAL, err, "capsule");

@@ -98,7 +98,7 @@ check_connect() {
 check_digests() {
   connect -i 2 --hdr-digest --data-digest
   put "$d" 0 8 a; same "$d" 0 8 a
-  put "$d" 64 256 b; same "$d" 64 256 b       # by R2T
+  put "$d" 64 256 b; same "$d" 64 256 b       # 128 KiB in the capsule
   dd if=/dev/urandom of=/tmp/rnd bs=1M count=8 2>/dev/null
   dd if=/tmp/rnd of="$d" bs=1M oflag=direct 2>/dev/null; dd if="$d" bs=1M count=8 iflag=direct 2>/dev/null | cmp - /tmp/rnd
   disconnect
@@ -477,7 +477,7 @@ check_dissect() {
   ask t_capture_start
   fabric discover >/dev/null
   connect -i 2
-  put "$d" 0 1 a; same "$d" 0 1 a; put "$d" 8 256 b; same "$d" 8 256 b     # in the capsule; by R2T; longer than one PDU
+  put "$d" 0 1 a; same "$d" 0 1 a; put "$d" 8 256 b; same "$d" 8 256 b     # in the capsule, short and long
   nvme write-zeroes "$d" -s 0 -c 3; nvme dsm "$d" -d -s 8 -b 8; nvme flush "$d"
   nvme id-ctrl "$c" >/dev/null; nvme id-ns "$d" >/dev/null; nvme ns-descs "$d" >/dev/null; nvme list-ns "$c" >/dev/null
   nvme smart-log "$c" >/dev/null; nvme fw-log "$c" >/dev/null; nvme ana-log "$c" >/dev/null; nvme get-feature "$c" -f 7
