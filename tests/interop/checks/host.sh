@@ -478,6 +478,7 @@ check_dissect() {
   fabric discover >/dev/null
   connect -i 2
   put "$d" 0 1 a; same "$d" 0 1 a; put "$d" 8 256 b; same "$d" 8 256 b     # in the capsule, short and long
+  put "$d" 8 400 c; same "$d" 8 400 c       # by R2T
   nvme write-zeroes "$d" -s 0 -c 3; nvme dsm "$d" -d -s 8 -b 8; nvme flush "$d"
   nvme id-ctrl "$c" >/dev/null; nvme id-ns "$d" >/dev/null; nvme ns-descs "$d" >/dev/null; nvme list-ns "$c" >/dev/null
   nvme smart-log "$c" >/dev/null; nvme fw-log "$c" >/dev/null; nvme ana-log "$c" >/dev/null; nvme get-feature "$c" -f 7
