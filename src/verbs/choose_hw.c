@@ -7,6 +7,9 @@
 
 #include "base/util.h"
 #include "verbs/choose_parts.h"
+#include "verbs/gid_rank.h"
+
+#define OWN_GIDS 256 /* of a port that are looked at for one to send from */
 
 /* How far a port got: the reason of the one that got farthest is worth telling. */
 enum stage { ELSEWHERE, WRONG_GID, NOT_ACTIVE, CLOSED, USABLE };
@@ -68,12 +71,19 @@ static void elsewhere(const struct fl_ask *ask, const struct fl_hw_port *p, stru
 /* A named device that the route would not take: an address of its own to send from. */
 static const struct fl_port_gid *own_gid(const struct fl_ask *ask, const struct fl_hw_port *p)
 {
+    const struct fl_gid_wish wish = {.peer = ask->source};
+    struct fl_gid_entry entries[OWN_GIDS];
+    struct fl_gid_choice choices[OWN_GIDS];
+    int nr = (int)FL_MIN(p->nr_gids, (uint32_t)OWN_GIDS);
+
     if (!ask->name || ask->listen)
         return NULL;
-    for (uint32_t i = 0; i < p->nr_gids; i++)
-        if (p->gids[i].roce_v2 && fl_gid_alike(&p->gids[i].gid, &ask->source))
-            return &p->gids[i];
-    return NULL;
+    for (int i = 0; i < nr; i++)
+        entries[i] = (struct fl_gid_entry){
+            .index = i, .type = p->gids[i].roce_v2 ? FL_GID_ROCE_V2 : FL_GID_ROCE_V1, .gid = p->gids[i].gid};
+    if (!fl_gid_rank(entries, nr, &wish, choices) || choices[0].rank > FL_GID_SAME_KIND)
+        return NULL;
+    return &p->gids[choices[0].entry->index];
 }
 
 static void find_roce(const struct fl_ask *ask, const struct fl_hw_port *p, struct look *l)
