@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr, uint32_t entropy,
@@ -139,6 +140,7 @@ int fl_ah_destroy(struct ibv_ah *ah)
     if (busy)
         return EBUSY;
     fl_count(&fl_pd_of(ah->pd)->nr_objects, -1);
-    free(fl_ah_of(ah));
+    ah->context = fl_retired_context(ah->context);
+    fl_retire(fl_ah_of(ah));
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 #define CQE_MAX (1 << 22)
@@ -133,7 +134,11 @@ int fl_cq_destroy(struct ibv_cq *ibv_cq)
     pthread_cond_destroy(&ibv_cq->cond);
     pthread_mutex_destroy(&cq->lock);
     free(cq->ring);
-    free(cq);
+    cq->ring = NULL;
+    cq->head = cq->tail = 0;
+    cq->rnic = &fl_rnic_none;
+    ibv_cq->context = fl_retired_context(ibv_cq->context);
+    fl_retire(cq);
     fl_context_put(context);
     return 0;
 }

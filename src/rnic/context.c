@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
@@ -39,7 +40,7 @@ static const struct ibv_context_ops ops = {
 };
 
 /* Members that stay NULL are those that we do not have: the header's functions say EOPNOTSUPP then. */
-static void set_verbs(struct verbs_context *v)
+void fl_context_set_verbs(struct verbs_context *v)
 {
     v->query_port = fl_context_query_port;
     v->query_device_ex = fl_context_query_device_ex;
@@ -93,7 +94,7 @@ struct ibv_context *fl_context_open(struct ibv_device *device)
     c->refs = 1;
     pthread_mutex_init(&c->events_lock, NULL);
     fl_list_init(&c->events);
-    set_verbs(&c->verbs);
+    fl_context_set_verbs(&c->verbs);
     c->verbs.context.device = device;
     c->verbs.context.num_comp_vectors = 1;
     pthread_mutex_init(&c->verbs.context.mutex, NULL);
@@ -118,7 +119,8 @@ void fl_context_put(struct fl_context *c)
     pthread_mutex_destroy(&context->mutex);
     pthread_mutex_destroy(&c->events_lock);
     fl_rnic_put(c->rnic);
-    free(c);
+    c->rnic = &fl_rnic_none;
+    fl_retire(c);
 }
 
 /* Programs close devices whose objects they have not all destroyed; those stay, as the manual page says. */
@@ -131,8 +133,11 @@ int fl_context_close(struct ibv_context *context)
         FL_INFO("%s: closed while protection domains, completion queues or channels are there",
                 context->device->name);
     pthread_mutex_lock(&fl_devices_lock);
+    bool open = fl_list_linked(&c->link);
     fl_list_del(&c->link);
     pthread_mutex_unlock(&fl_devices_lock);
+    if (!open)
+        return EINVAL; /* once more, while its objects are there */
     fl_context_put(c);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 struct ibv_comp_channel *fl_channel_create(struct ibv_context *context)
@@ -43,7 +44,9 @@ int fl_channel_destroy(struct ibv_comp_channel *ibv_channel)
         return EBUSY;
     close(ibv_channel->fd);
     pthread_mutex_destroy(&channel->lock);
-    free(channel);
+    ibv_channel->fd = -1;
+    ibv_channel->context = fl_retired_context(context);
+    fl_retire(channel);
     fl_context_put(fl_context_of(context));
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 struct fl_td {
@@ -53,8 +54,10 @@ int fl_pd_dealloc(struct ibv_pd *ibv_pd)
         fl_count(&fl_pd_of(pd->parent)->nr_objects, -1);
     if (pd->td)
         fl_count(&td_of(pd->td)->nr_users, -1);
-    fl_context_put(fl_context_of(ibv_pd->context));
-    free(pd);
+    struct fl_context *context = fl_context_of(ibv_pd->context);
+    ibv_pd->context = fl_retired_context(ibv_pd->context);
+    fl_retire(pd);
+    fl_context_put(context);
     return 0;
 }
 
@@ -79,7 +82,8 @@ int fl_td_dealloc(struct ibv_td *ibv_td)
         return ENODEV;
     if (__atomic_load_n(&td_of(ibv_td)->nr_users, __ATOMIC_ACQUIRE))
         return EBUSY;
-    free(td_of(ibv_td));
+    ibv_td->context = fl_retired_context(ibv_td->context);
+    fl_retire(td_of(ibv_td));
     fl_context_put(context);
     return 0;
 }

@@ -14,6 +14,7 @@
 #include "mem/shared.h"
 #include "rnic/guard.h"
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
@@ -224,6 +225,7 @@ int fl_mr_dereg(struct ibv_mr *ibv_mr)
         return EBUSY;
     unguard(rnic, mr);
     fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);
-    free(mr);
+    ibv_mr->context = fl_retired_context(ibv_mr->context);
+    fl_retire(mr);
     return 0;
 }

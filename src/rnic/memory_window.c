@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/shm_path.h"
 #include "rnic/verbs.h"
 
@@ -59,7 +60,8 @@ int fl_mw_dealloc(struct ibv_mw *ibv_mw)
     fl_key_free(&rnic->keys, mw->slot);
     fl_rnic_unlock(rnic);
     fl_count(&fl_pd_of(ibv_mw->pd)->nr_objects, -1);
-    free(mw);
+    ibv_mw->context = fl_retired_context(ibv_mw->context);
+    fl_retire(mw);
     return 0;
 }
 

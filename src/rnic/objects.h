@@ -216,7 +216,9 @@ static inline void fl_count(uint32_t *nr, int by)
     __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);
 }
 
-/* context.c: one reference less; the last one ends it */
+/* context.c: the functions that the verbs' inline functions call */
+void fl_context_set_verbs(struct verbs_context *verbs);
+/* One reference less; the last one ends it. */
 void fl_context_put(struct fl_context *context);
 
 /* async_event.c */

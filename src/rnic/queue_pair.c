@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "rnic/objects.h"
 #include "rnic/qp_ex.h"
+#include "rnic/retired.h"
 #include "rnic/shm_path.h"
 #include "rnic/stats.h"
 #include "rnic/verbs.h"
@@ -453,7 +454,13 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
     fl_async_forget(fl_context_of(ibv_qp->context), &qp->nr_told, &ibv_qp->mutex, &ibv_qp->cond,
                     &ibv_qp->events_completed);
     fl_count(&fl_pd_of(ibv_qp->pd)->nr_objects, -1);
-    free_qp(qp);
+    pthread_mutex_destroy(&ibv_qp->mutex);
+    pthread_cond_destroy(&ibv_qp->cond);
+    ibv_qp->context = fl_retired_context(ibv_qp->context);
+    qp->rnic = &fl_rnic_none;
+    if (qp->builder)
+        fl_retire(qp->builder);
+    fl_retire(qp);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "rnic/objects.h"
+#include "rnic/retired.h"
 #include "rnic/verbs.h"
 
 #define WR_MAX 16384
@@ -113,7 +114,8 @@ int fl_srq_destroy(struct ibv_srq *ibv_srq)
     pthread_mutex_destroy(&ibv_srq->mutex);
     pthread_cond_destroy(&ibv_srq->cond);
     fl_roce_rq_fini(&srq->rq);
-    free(srq);
+    ibv_srq->context = fl_retired_context(ibv_srq->context);
+    fl_retire(srq);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "rnic/cma/parts.h"
+#include "rnic/retired.h"
 
 struct rdma_event_channel *fl_cma_create_event_channel(void)
 {
@@ -28,9 +29,12 @@ struct rdma_event_channel *fl_cma_create_event_channel(void)
 void fl_cma_destroy_event_channel(struct rdma_event_channel *channel)
 {
     struct fl_cma_channel *c = fl_cma_channel_of(channel);
+    if (channel->fd < 0) /* once more */
+        return;
     close(channel->fd);
+    channel->fd = -1;
     pthread_mutex_destroy(&c->lock);
-    free(c);
+    fl_retire(c);
 }
 
 void fl_cma_push(struct fl_cma_channel *channel, struct fl_cma_event *event)

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "rnic/cma/parts.h"
+#include "rnic/retired.h"
 
 static void take_private(struct fl_cma_event *event, const struct fl_cm_event *from, bool datagram)
 {
@@ -55,7 +56,8 @@ void fl_cma_tell(struct fl_cma_id *id, enum rdma_cm_event_type type, int status,
 static void drop(struct fl_cma_event *event)
 {
     fl_cma_count_ack(event->counts_at);
-    free(event);
+    event->counts_at = NULL;
+    fl_retire(event);
 }
 
 /* False: there is no way to serve it, and it is gone. */
@@ -133,7 +135,7 @@ int fl_cma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event
 
 int fl_cma_ack_cm_event(struct rdma_cm_event *event)
 {
-    if (!event) {
+    if (!event || !FL_CONTAINER_OF(event, struct fl_cma_event, event)->counts_at) { /* or once more */
         errno = EINVAL;
         return -1;
     }

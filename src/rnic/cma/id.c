@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "rnic/cma/parts.h"
+#include "rnic/retired.h"
 
 struct fl_cma_id *fl_cma_id_new(struct fl_cma *cma, enum rdma_port_space ps, void *context)
 {
@@ -22,12 +23,16 @@ struct fl_cma_id *fl_cma_id_new(struct fl_cma *cma, enum rdma_port_space ps, voi
     return id;
 }
 
+static struct fl_cma none = {.rnic = &fl_rnic_none};
+
 void fl_cma_id_free(struct fl_cma_id *id)
 {
     pthread_mutex_destroy(&id->mutex);
     pthread_cond_destroy(&id->cond);
     free(id->ep_attr);
-    free(id);
+    id->ep_attr = NULL;
+    id->cma = &none;
+    fl_retire(id);
 }
 
 int fl_cma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
@@ -114,6 +119,10 @@ static void forget_events(struct fl_cma_id *id)
 int fl_cma_destroy_id(struct rdma_cm_id *cm_id)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
+    if (id->cma == &none) { /* once more */
+        errno = EINVAL;
+        return -1;
+    }
     if (cm_id->event) {
         fl_cma_ack_cm_event(cm_id->event);
         cm_id->event = NULL;
