@@ -2,10 +2,10 @@
 /* Reads give zeroes, writes are thrown away: what a fabric costs without a medium behind it. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "backend/internal.h"
 #include "mem/pool.h"
+#include "mem/shared.h"
 
 #define LIMIT (UINT64_C(1) << 62) /* no arithmetic on offsets can wrap */
 
@@ -21,8 +21,8 @@ static int open_null(const struct fl_url *url, struct fl_backend **out, struct f
     rc = fl_backend_check_size(url, backend->block_len, url->size, LIMIT, err);
     if (rc)
         goto free_backend;
-    window = mmap(NULL, FL_POOL_MAX_LEN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (window == MAP_FAILED) {
+    window = fl_shared_alloc(FL_POOL_MAX_LEN); /* which RDMA can send from, and registers once */
+    if (!window) {
         rc = fl_error_set(err, -ENOMEM, "null: cannot map %u bytes", FL_POOL_MAX_LEN);
         goto free_backend;
     }
@@ -41,7 +41,7 @@ free_backend:
 
 static void close_null(struct fl_backend *backend)
 {
-    munmap((void *)backend->mem, FL_POOL_MAX_LEN);
+    fl_shared_free((void *)backend->mem, FL_POOL_MAX_LEN);
     free(backend);
 }
 

@@ -57,6 +57,14 @@ def test_file_backend():
     assert pathlib.Path("disk").read_bytes()[512:1024] == b"x" * 512
 
 
+def test_null_backend():
+    with Serve("--ns", "null:64M", "--nqn", NQN, listen=BOTH) as s:
+        got = run("read", by(s, "rdma"), "--length", "2M", text=False).stdout
+        assert got == bytes(2 << 20)
+        run("write", by(s, "rdma"), input=b"x" * 8192, text=False)
+        assert run("read", by(s, "rdma"), "--length", "8192", text=False).stdout == bytes(8192)
+
+
 def test_bench_that_checks():
     with Serve("--ns", "ram:16M", "--nqn", NQN, "--cores", "0", listen=BOTH) as s:
         for bs, jobs in (("4k", 1), ("128k", 2)):
