@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fabrics commands (NVMe over Fabrics 1.1, 3): Connect of admin and I/O queues, properties, Disconnect. */
+#include <errno.h>
+
 #include "target/core.h"
 
 /* IPO and IATTR of Connect Invalid Parameters: where the bad field is. */
@@ -153,6 +155,7 @@ static void connect_checked(struct fl_tqueue *q, struct fl_cmd *cmd, const struc
     uint32_t max_depth = qid ? target->options.max_depth : FL_MAX(target->options.max_depth, FL_ADMIN_DEPTH);
     struct fl_subsystem *ss;
     struct fl_error err = {0};
+    int r;
 
     if (le16_get(c->recfmt)) {
         refuse(cmd, FL_NVME_SC_CONNECT_FORMAT, 0, "RECFMT is not 0");
@@ -185,7 +188,12 @@ static void connect_checked(struct fl_tqueue *q, struct fl_cmd *cmd, const struc
         refuse(cmd, FL_NVME_SC_CONNECT_INVALID_HOST, IN_DATA(hostnqn), err.text);
         return;
     }
-    if (fl_conn_set_depth(cmd->conn, sqsize + 1u) < 0) {
+    r = fl_conn_set_depth(cmd->conn, sqsize + 1u);
+    if (r == -EINVAL) {
+        refuse_param(cmd, IN_COMMAND(sqsize), "SQSIZE is not that of the RDMA connect request (HSQSIZE)");
+        return;
+    }
+    if (r < 0) {
         fl_tqueue_finish(cmd, FL_NVME_SC_CONNECT_CTRL_BUSY);
         return;
     }
