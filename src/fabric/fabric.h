@@ -112,7 +112,7 @@ struct fl_conn {
 };
 
 /* Room for nr_cmds commands at a time (called at Connect, when SQSIZE is known; 1 before). A host that sends more than that at a
- * time breaks the protocol and is disconnected. -ENOMEM leaves the old depth. */
+ * time breaks the protocol and is disconnected. -ENOMEM leaves the old depth. -EINVAL: the connection was made for another (RDMA). */
 static inline int fl_conn_set_depth(struct fl_conn *conn, uint32_t nr_cmds) { return conn->ops->set_depth(conn, nr_cmds); }
 /* Most in-capsule data (bytes) from now on; a larger capsule is a fatal transport error. 8192 before Connect. */
 static inline void fl_conn_set_capsule_len(struct fl_conn *conn, uint32_t len) { conn->ops->set_limits(conn, len); }
@@ -150,6 +150,7 @@ struct fl_listen_options {
     uint32_t maxr2t;      /* R2Ts outstanding per command at most; 0: default */
     uint32_t pda;         /* CPDA in bytes: 4 (default)..128 */
     uint32_t capsule_len; /* in-capsule data of I/O queues (RDMA, whose receives are posted before Connect) */
+    uint32_t shared_recv; /* RDMA: receives that all I/O queues have in common; 0: each has its own */
     const struct fl_rdma_lib *rdma; /* RDMA: whose verbs; NULL: those of the chosen device */
     uint32_t setup_timeout_ms; /* ICReq and Connect must come within; 0: default 10 s */
     uint32_t close_timeout_ms; /* what is still to be sent when a connection is closed has this long; 0: default 2 s */

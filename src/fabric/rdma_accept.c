@@ -27,20 +27,30 @@ static void name_ends(struct rdma_conn *c)
         fl_addr_format(&addr, c->local);
 }
 
+static uint8_t *map_memory(size_t len)
+{
+    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
 static int make_memory(struct rdma_conn *c, uint32_t nr_recv, uint32_t capsule_len)
 {
     c->nr_recv = nr_recv;
     c->capsule_len = capsule_len;
     c->recv_stride = (uint32_t)fl_round_up(sizeof(struct fl_nvme_sqe) + capsule_len, FL_CACHE_LINE);
-    c->recv_mem_len = fl_round_up((size_t)nr_recv * c->recv_stride, 4096);
-    c->recv_mem = mmap(NULL, c->recv_mem_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (c->recv_mem == MAP_FAILED)
-        c->recv_mem = NULL;
+    if (c->shared) {
+        c->copies_len = (size_t)3 * nr_recv * c->recv_stride; /* of each slot, and of what waits for one */
+        c->copies = map_memory(c->copies_len);
+    } else {
+        c->recv_mem_len = fl_round_up((size_t)nr_recv * c->recv_stride, 4096);
+        c->recv_mem = map_memory(c->recv_mem_len);
+    }
     c->nr_slots = 2 * nr_recv;
     c->slots = calloc(c->nr_slots, sizeof(c->slots[0]));
     c->pieces = calloc((size_t)c->nr_slots * FL_NVME_RDMA_MAX_PIECES, sizeof(c->pieces[0]));
     c->waiting = calloc(nr_recv, sizeof(c->waiting[0]));
-    if (!c->recv_mem || !c->slots || !c->pieces || !c->waiting)
+    if ((!c->recv_mem && !c->copies) || !c->slots || !c->pieces || !c->waiting)
         return -ENOMEM;
     for (uint32_t i = c->nr_slots; i--;) {
         c->slots[i].cmd.conn = &c->conn;
@@ -79,12 +89,20 @@ static int make_queue_pair(struct rdma_conn *c)
     c->cq = c->lib->verbs->create_cq(c->id->verbs, (int)(c->nr_places + c->nr_recv), c, c->comp, 0);
     if (!c->cq)
         return errno ? -errno : -EIO;
-    c->recv_mr = c->lib->verbs->reg_mr(c->domain->pd, c->recv_mem, c->recv_mem_len, IBV_ACCESS_LOCAL_WRITE);
-    if (!c->recv_mr)
-        return errno ? -errno : -EIO;
+    if (c->shared) {
+        attr.srq = c->shared->srq;
+        attr.cap.max_recv_wr = 0;
+    } else {
+        c->recv_mr = c->lib->verbs->reg_mr(c->domain->pd, c->recv_mem, c->recv_mem_len,
+                                           IBV_ACCESS_LOCAL_WRITE);
+        if (!c->recv_mr)
+            return errno ? -errno : -EIO;
+    }
     attr.send_cq = attr.recv_cq = c->cq;
     if (c->lib->cm->create_qp(c->id, c->domain->pd, &attr))
         return errno ? -errno : -EIO;
+    if (c->shared)
+        return 0;
     for (uint32_t i = 0; i < c->nr_recv; i++)
         fl_rdma_post_recv(c, i);
     return c->broke ? -EIO : 0;
@@ -119,6 +137,29 @@ static uint16_t check_ask(const struct rdma_conn_param *p, struct fl_nvme_rdma_a
     return sts;
 }
 
+/* Those in common, of the connection's device. Without them it has its own. */
+static void find_shared(struct rdma_conn *c, const struct fl_listen_options *o, struct fl_rdma_shared **list)
+{
+    struct fl_rdma_shared *s = *list;
+    int r = 0;
+
+    while (s && s->domain->context != c->id->verbs)
+        s = s->next;
+    if (!s) {
+        r = fl_rdma_shared_create(c->lib, c->id->verbs, o->shared_recv,
+                                  (uint32_t)sizeof(struct fl_nvme_sqe) + o->capsule_len, &s);
+        if (r < 0) {
+            FL_WARN("there are no %u shared receives (%s): each queue has its own", o->shared_recv,
+                    strerror(-r));
+            return;
+        }
+        s->next = *list;
+        *list = s;
+    }
+    fl_rdma_shared_get(s);
+    c->shared = s;
+}
+
 static int set_up(struct rdma_conn *c, const struct fl_listen_options *o, const struct fl_nvme_rdma_ask *ask,
                   const struct rdma_conn_param *param)
 {
@@ -147,7 +188,7 @@ static int set_up(struct rdma_conn *c, const struct fl_listen_options *o, const 
 }
 
 int fl_rdma_conn_create(const struct fl_listen_options *o, const struct fl_rdma_lib *lib,
-                        struct rdma_cm_event *event)
+                        struct fl_rdma_shared **shared, struct rdma_cm_event *event)
 {
     struct rdma_conn_param param = event->param.conn;
     struct rdma_cm_id *id = event->id;
@@ -173,6 +214,8 @@ int fl_rdma_conn_create(const struct fl_listen_options *o, const struct fl_rdma_
     c->setup_ms = o->setup_timeout_ms ? o->setup_timeout_ms : DEFAULT_SETUP_MS;
     c->close_ms = o->close_timeout_ms ? o->close_timeout_ms : DEFAULT_CLOSE_MS;
     name_ends(c);
+    if (o->shared_recv && ask.qid)
+        find_shared(c, o, shared);
     r = set_up(c, o, &ask, &param);
     if (r < 0) {
         FL_WARN("an RDMA connection from %s could not be accepted: %s", c->peer, strerror(-r));

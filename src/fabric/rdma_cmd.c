@@ -12,19 +12,31 @@
 
 static uint8_t *recv_at(const struct rdma_conn *c, uint32_t recv)
 {
-    return c->recv_mem + (size_t)recv * c->recv_stride;
+    return c->shared ? fl_rdma_shared_at(c->shared, recv) : c->recv_mem + (size_t)recv * c->recv_stride;
 }
 
 void fl_rdma_post_recv(struct rdma_conn *c, uint32_t recv)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)recv_at(c, recv),
-                          .length = (uint32_t)sizeof(struct fl_nvme_sqe) + c->capsule_len,
-                          .lkey = c->recv_mr->lkey};
+    struct ibv_sge sge;
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uint64_t)recv << WR_BITS | WR_RECV, .sg_list = &sge, .num_sge = 1};
 
+    if (c->shared) {
+        if (fl_rdma_shared_post(c->shared, recv))
+            broke(c, "a shared receive could not be posted");
+        return;
+    }
+    sge = (struct ibv_sge){.addr = (uintptr_t)recv_at(c, recv),
+                           .length = (uint32_t)sizeof(struct fl_nvme_sqe) + c->capsule_len,
+                           .lkey = c->recv_mr->lkey};
     if (ibv_post_recv(c->id->qp, &wr, &bad))
         broke(c, "a receive could not be posted");
+}
+
+/* With shared receives: where the capsule that is in a slot, or waits for one, may be copied to. */
+static uint8_t *copy_at(const struct rdma_conn *c, uint32_t place)
+{
+    return c->copies + (size_t)place * c->recv_stride;
 }
 
 /* ---- commands ---- */
@@ -32,13 +44,16 @@ void fl_rdma_post_recv(struct rdma_conn *c, uint32_t recv)
 static void drop_own(struct rdma_conn *c, struct slot *slot)
 {
     if (slot->own)
-        c->lib->verbs->dereg_mr(slot->own);
+        fl_rdma_drop_own(&c->keys, slot->own);
     slot->own = NULL;
 }
 
 static void release(struct rdma_conn *c, struct slot *slot)
 {
     drop_own(c, slot);
+    if (fl_unlikely(c->shared && slot->recv >= 0)) /* it ended without a response */
+        fl_rdma_post_recv(c, (uint32_t)slot->recv);
+    slot->recv = -1;
     c->conn.handler->released(&slot->cmd);
     slot->state = SLOT_FREE;
     slot->next = c->free;
@@ -71,9 +86,9 @@ static fl_nvme_status take_sgl(struct rdma_conn *c, struct slot *slot, const voi
     return 0;
 }
 
-static void start_cmd(struct rdma_conn *c, struct slot *slot, uint32_t recv, uint32_t len)
+/* capsule: in receive recv, or a copy of it (-1). */
+static void start_cmd(struct rdma_conn *c, struct slot *slot, const uint8_t *capsule, int recv, uint32_t len)
 {
-    const uint8_t *capsule = recv_at(c, recv);
     struct fl_cmd *cmd = &slot->cmd;
 
     c->free = slot->next;
@@ -81,40 +96,86 @@ static void start_cmd(struct rdma_conn *c, struct slot *slot, uint32_t recv, uin
     cmd->data = NULL;
     cmd->data_len = 0;
     cmd->to_host = false;
-    slot->recv = (int)recv;
+    slot->recv = recv;
     slot->state = SLOT_TARGET;
     cmd->transport_status = take_sgl(c, slot, capsule + sizeof(cmd->sqe), len - (uint32_t)sizeof(cmd->sqe));
     cmd->capsule_data = cmd->in_capsule && cmd->sgl_len && !cmd->transport_status
                             ? capsule + sizeof(cmd->sqe) + slot->sgl.offset
                             : NULL;
     c->nr_active++;
-    c->conn.handler->command(cmd);
+}
+
+/* The shared receive goes back at once, but for data that may stay in it. */
+static void leave_shared(struct rdma_conn *c, struct slot *slot, bool may_stay)
+{
+    struct fl_cmd *cmd = &slot->cmd;
+
+    if (cmd->capsule_data && slot->recv >= 0 && may_stay)
+        return;
+    if (cmd->capsule_data)
+        cmd->capsule_data = memcpy(copy_at(c, (uint32_t)(slot - c->slots)), cmd->capsule_data, cmd->sgl_len);
+    if (slot->recv >= 0)
+        fl_rdma_post_recv(c, (uint32_t)slot->recv);
+    slot->recv = -1;
+}
+
+static void wait_for_slot(struct rdma_conn *c, uint32_t recv, uint32_t len)
+{
+    uint32_t at = (c->wait_head + c->nr_waiting) % c->nr_recv;
+
+    if (c->shared) {
+        if (c->nr_waiting < c->nr_recv)
+            memcpy(copy_at(c, c->nr_slots + at), recv_at(c, recv), len);
+        fl_rdma_post_recv(c, recv);
+        recv = at;
+    }
+    if (c->nr_waiting == c->nr_recv) {
+        broke(c, "the host sent more commands than its queue has entries");
+        return;
+    }
+    c->waiting[at].recv = recv;
+    c->waiting[at].len = len;
+    c->nr_waiting++;
 }
 
 static void take_capsule(struct rdma_conn *c, uint32_t recv, uint32_t len)
 {
+    bool may_stay = !c->shared || fl_rdma_shared_hold(c->shared);
+    struct slot *slot = c->free;
+
     c->nr_rx++;
     c->rx_len += len;
     if (len < sizeof(struct fl_nvme_sqe)) {
+        if (c->shared)
+            fl_rdma_post_recv(c, recv);
         broke(c, "the host sent a capsule that is shorter than a command");
-    } else if (!c->free || c->nr_waiting) {
-        uint32_t at = (c->wait_head + c->nr_waiting++) % c->nr_recv;
-
-        c->waiting[at].recv = recv;
-        c->waiting[at].len = len;
-    } else {
-        start_cmd(c, c->free, recv, len);
+        return;
     }
+    if (!slot || c->nr_waiting) {
+        wait_for_slot(c, recv, len);
+        return;
+    }
+    start_cmd(c, slot, recv_at(c, recv), (int)recv, len);
+    if (c->shared)
+        leave_shared(c, slot, may_stay);
+    c->conn.handler->command(&slot->cmd);
 }
 
 void fl_rdma_take_waiting(struct rdma_conn *c)
 {
     while (c->nr_waiting && c->free && c->state == FL_RDMA_OPEN && !c->broke && !c->moving) {
+        struct slot *slot = c->free;
         uint32_t at = c->wait_head;
 
         c->wait_head = (c->wait_head + 1) % c->nr_recv;
         c->nr_waiting--;
-        start_cmd(c, c->free, c->waiting[at].recv, c->waiting[at].len);
+        if (c->shared) {
+            start_cmd(c, slot, copy_at(c, c->nr_slots + at), -1, c->waiting[at].len);
+            leave_shared(c, slot, false);
+        } else {
+            start_cmd(c, slot, recv_at(c, c->waiting[at].recv), (int)c->waiting[at].recv, c->waiting[at].len);
+        }
+        c->conn.handler->command(&slot->cmd);
     }
 }
 
@@ -288,11 +349,30 @@ void fl_rdma_complete(struct fl_cmd *cmd)
         return;
     }
     drop_own(c, slot);
-    fl_rdma_post_recv(c, (uint32_t)slot->recv); /* before the response lets the host send again */
+    if (slot->recv >= 0)
+        fl_rdma_post_recv(c, (uint32_t)slot->recv); /* before the response lets the host send again */
+    slot->recv = -1;
     send_response(c, slot);
 }
 
 /* ---- completions ---- */
+
+/* A receive that no command comes of */
+static void give_back(struct rdma_conn *c, const struct ibv_wc *wc)
+{
+    if (!c->shared || (wc->wr_id & ((1 << WR_BITS) - 1)) != WR_RECV)
+        return;
+    fl_rdma_shared_hold(c->shared);
+    fl_rdma_post_recv(c, (uint32_t)(wc->wr_id >> WR_BITS));
+}
+
+void fl_rdma_give_back(struct rdma_conn *c)
+{
+    struct ibv_wc wc;
+
+    while (ibv_poll_cq(c->cq, 1, &wc) == 1)
+        give_back(c, &wc);
+}
 
 static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
 {
@@ -300,6 +380,7 @@ static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
     struct slot *slot = &c->slots[number];
 
     if (fl_unlikely(wc->status != IBV_WC_SUCCESS)) {
+        give_back(c, wc);
         if (!c->broke) {
             char why[160];
 
@@ -314,8 +395,10 @@ static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
     }
     switch (wc->wr_id & ((1 << WR_BITS) - 1)) {
     case WR_RECV:
-        if (c->state == FL_RDMA_OPEN)
+        if (fl_likely(c->state == FL_RDMA_OPEN))
             take_capsule(c, number, wc->byte_len);
+        else
+            give_back(c, wc);
         break;
     case WR_READ:
         c->rx_len += slot->cmd.data_len;

@@ -26,6 +26,8 @@ static void cut(struct rdma_conn *c, const char *why)
     c->conn.dead = true;
     if (c->id->qp) {
         (void)c->lib->cm->disconnect(c->id); /* fails where the peer was first */
+        if (c->shared)
+            fl_rdma_give_back(c);
         c->lib->cm->destroy_qp(c->id);
     }
 }
@@ -51,9 +53,13 @@ void fl_rdma_free(struct rdma_conn *c)
         c->lib->verbs->dereg_mr(c->recv_mr);
     if (c->recv_mem)
         munmap(c->recv_mem, c->recv_mem_len);
+    if (c->copies)
+        munmap(c->copies, c->copies_len);
     c->lib->cm->destroy_id(c->id);
     if (c->channel)
         c->lib->cm->destroy_event_channel(c->channel);
+    if (c->shared)
+        fl_rdma_shared_put(c->shared);
     if (c->domain)
         fl_rdma_domain_put(c->domain);
     free(c->slots);
@@ -242,8 +248,8 @@ static void expired(struct fl_timer *timer)
 
 static int set_depth(struct fl_conn *conn, uint32_t nr_cmds)
 {
-    return nr_cmds <= rdma_conn_of(conn)->nr_recv ? 0
-                                                  : -EINVAL; /* what the host asked for when it connected */
+    /* HSQSIZE is SQSIZE (RDMA transport specification 1.0, 3.1). */
+    return nr_cmds == rdma_conn_of(conn)->nr_recv ? 0 : -EINVAL;
 }
 
 static void set_limits(struct fl_conn *conn, uint32_t capsule_data_len)

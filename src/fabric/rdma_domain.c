@@ -6,11 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/util.h"
+
 const struct fl_rdma_lib fl_rdma_soft = {.verbs = &fl_verbs_soft, .cm = &fl_rdmacm_soft};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fl_rdma_lib hardware_lib; /* lock; the same each time that it is filled in */
 static struct fl_rdma_domain *domains;  /* lock */
+static size_t cache_max;                /* any thread, as the next two */
+static uint64_t nr_temporary, nr_temporary_ever;
 
 int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_error *err)
 {
@@ -28,12 +32,24 @@ int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_err
     return r;
 }
 
+/* iWARP's READ responses are writes into the sink by the peer, which must have the right to them. */
+static int access_of(const struct ibv_context *context, enum fl_rdma_role role)
+{
+    if (role == FL_RDMA_HOST)
+        return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    return IBV_ACCESS_LOCAL_WRITE |
+           (context->device->transport_type == IBV_TRANSPORT_IWARP ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
+
+static void ranges_removed(void);
+
 int fl_rdma_domain_get(const struct fl_rdma_lib *lib, struct ibv_context *context, enum fl_rdma_role role,
                        struct fl_rdma_domain **domain)
 {
     struct fl_rdma_domain *d;
     int r = 0;
 
+    fl_mem_range_on_remove(ranges_removed);
     pthread_mutex_lock(&lock);
     for (d = domains; d && (d->context != context || d->role != role); d = d->next)
         ;
@@ -46,9 +62,7 @@ int fl_rdma_domain_get(const struct fl_rdma_lib *lib, struct ibv_context *contex
         d->lib = lib;
         d->context = context;
         d->role = role;
-        d->access = role == FL_RDMA_TARGET
-                        ? IBV_ACCESS_LOCAL_WRITE
-                        : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        d->access = access_of(context, role);
         d->pd = lib->verbs->alloc_pd(context);
         if (!d->pd) {
             r = errno ? -errno : -ENOMEM;
@@ -96,6 +110,15 @@ static void drop_gone(struct fl_rdma_domain *d)
     d->nr_regions = kept;
 }
 
+/* No lock of mem/range is held. */
+static void ranges_removed(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct fl_rdma_domain *d = domains; d; d = d->next)
+        drop_gone(d);
+    pthread_mutex_unlock(&lock);
+}
+
 static struct ibv_mr *region_of(struct fl_rdma_domain *d, const struct fl_mem_range *range)
 {
     struct fl_rdma_region *grown;
@@ -124,7 +147,6 @@ static struct ibv_mr *find_slow(struct fl_rdma_keys *keys, const void *p, size_t
     if (keys->nr_removed != fl_mem_range_nr_removed()) {
         keys->nr_removed = fl_mem_range_nr_removed();
         keys->nr = keys->next = 0;
-        drop_gone(d);
     }
     if (fl_mem_range_find(p, len, &range))
         mr = region_of(d, &range);
@@ -154,6 +176,18 @@ struct ibv_mr *fl_rdma_find(struct fl_rdma_keys *keys, const void *p, size_t len
     return find_slow(keys, p, len);
 }
 
+/* Keeps it from now on, if the cache is on and has room. */
+static bool cache(const void *p, size_t len)
+{
+    size_t max = __atomic_load_n(&cache_max, __ATOMIC_RELAXED), nr, used;
+
+    if (fl_likely(!max))
+        return false;
+    fl_mem_range_totals(FL_MEM_CACHED, &nr, &used);
+    return len <= max && used <= max - len &&
+           fl_mem_range_add_kind((void *)(uintptr_t)p, len, FL_MEM_CACHED) == 0;
+}
+
 struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len,
                                         struct ibv_mr **own)
 {
@@ -162,9 +196,43 @@ struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p
     *own = NULL;
     if (mr)
         return mr;
+    if (keys->domain->role == FL_RDMA_HOST) {
+        mr = cache(p, len) ? fl_rdma_find(keys, p, len) : NULL;
+        if (mr)
+            return mr;
+        __atomic_add_fetch(&nr_temporary_ever, 1, __ATOMIC_RELAXED);
+    }
     *own = keys->domain->lib->verbs->reg_mr(keys->domain->pd, (void *)(uintptr_t)p, len,
                                             keys->domain->access);
+    if (*own && keys->domain->role == FL_RDMA_HOST)
+        __atomic_add_fetch(&nr_temporary, 1, __ATOMIC_RELAXED);
     return *own;
+}
+
+void fl_rdma_drop_own(struct fl_rdma_keys *keys, struct ibv_mr *own)
+{
+    if (keys->domain->role == FL_RDMA_HOST)
+        __atomic_sub_fetch(&nr_temporary, 1, __ATOMIC_RELAXED);
+    keys->domain->lib->verbs->dereg_mr(own);
+}
+
+void fl_rdma_cache_set(size_t max_len)
+{
+    __atomic_store_n(&cache_max, max_len, __ATOMIC_RELAXED);
+    if (!max_len)
+        fl_mem_range_remove_overlapping(NULL, SIZE_MAX, FL_MEM_CACHED);
+}
+
+void fl_rdma_counts_get(struct fl_rdma_counts *counts)
+{
+    *counts = (struct fl_rdma_counts){
+        .nr_temporary = __atomic_load_n(&nr_temporary, __ATOMIC_RELAXED),
+        .nr_temporary_ever = __atomic_load_n(&nr_temporary_ever, __ATOMIC_RELAXED)};
+    pthread_mutex_lock(&lock);
+    for (struct fl_rdma_domain *d = domains; d; d = d->next)
+        if (d->role == FL_RDMA_HOST)
+            counts->nr_regions += d->nr_regions;
+    pthread_mutex_unlock(&lock);
 }
 
 const char *fl_rdma_wc_text(enum ibv_wc_status status)

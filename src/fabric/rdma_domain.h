@@ -68,6 +68,17 @@ struct ibv_mr *fl_rdma_find(struct fl_rdma_keys *keys, const void *p, size_t len
 struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len,
                                         struct ibv_mr **own);
 
+/* Takes such a one away again. */
+void fl_rdma_drop_own(struct fl_rdma_keys *keys, struct ibv_mr *own);
+
+/* The registration cache of hosts (farlane/memory.h); 0: off. Any thread. */
+void fl_rdma_cache_set(size_t max_len);
+
+struct fl_rdma_counts { /* of hosts */
+    uint64_t nr_regions, nr_temporary, nr_temporary_ever;
+};
+void fl_rdma_counts_get(struct fl_rdma_counts *counts);
+
 /* Plain words for a completion's status; never NULL, static. */
 const char *fl_rdma_wc_text(enum ibv_wc_status status);
 

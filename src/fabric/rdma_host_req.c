@@ -25,7 +25,7 @@ int fl_rdma_host_post_recv(struct fl_rdma_host *h, uint32_t i)
 static void end_data(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
     if (slot->own)
-        h->lib->verbs->dereg_mr(slot->own);
+        fl_rdma_drop_own(&h->keys, slot->own);
     slot->own = NULL;
     free(slot->bounce);
     slot->bounce = NULL;

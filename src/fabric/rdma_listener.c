@@ -19,6 +19,7 @@ struct fl_listener {
     struct rdma_event_channel *channel;
     struct rdma_cm_id *id;
     struct fl_watch watch;
+    struct fl_rdma_shared *shared; /* for each device */
 };
 
 static void ready(struct fl_watch *watch, uint32_t events)
@@ -29,7 +30,7 @@ static void ready(struct fl_watch *watch, uint32_t events)
     if (l->lib->cm->get_cm_event(l->channel, &event))
         return;
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
-        (void)fl_rdma_conn_create(&l->options, l->lib, event); /* it has said why */
+        (void)fl_rdma_conn_create(&l->options, l->lib, &l->shared, event); /* it has said why */
     else
         l->lib->cm->ack_cm_event(event);
 }
@@ -120,6 +121,12 @@ static void rdma_unlisten(struct fl_listener *l)
     fl_watch_del(&l->watch);
     l->lib->cm->destroy_id(l->id);
     l->lib->cm->destroy_event_channel(l->channel);
+    while (l->shared) {
+        struct fl_rdma_shared *shared = l->shared;
+
+        l->shared = shared->next;
+        fl_rdma_shared_put(shared); /* connections have theirs */
+    }
     free(l);
 }
 

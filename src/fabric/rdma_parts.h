@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "fabric/fabric.h"
 #include "fabric/rdma_domain.h"
+#include "fabric/rdma_shared.h"
 #include "wire/nvme_rdma.h"
 
 enum fl_rdma_state {
@@ -29,7 +30,7 @@ enum slot_state {
 };
 
 /* What a completion is of: in the low bits of its wr_id, above them the number of receive or slot. */
-enum { WR_RECV, WR_READ, WR_SEND, WR_BITS = 2 };
+enum { WR_RECV, WR_READ, WR_SEND, WR_BITS = FL_RDMA_WR_BITS };
 
 struct slot {
     struct fl_cmd cmd;
@@ -69,6 +70,10 @@ struct rdma_conn {
     /* Receives: one for each command that the host may have out. Twice as many slots, since a host may send
      * its next command before we have seen that the response to the last one has left. What finds no slot
      * waits. */
+    struct fl_rdma_shared *shared; /* or those in common; then nr_recv says only what the host may have out */
+    uint8_t *copies; /* with them: room for a capsule's data in each slot, and for a capsule in each that
+                        waits; untouched, it costs nothing */
+    size_t copies_len;
     uint8_t *recv_mem;
     size_t recv_mem_len;
     struct ibv_mr *recv_mr;
@@ -82,8 +87,8 @@ struct rdma_conn {
     uint32_t nr_places;
     struct slot *place_head, *place_tail; /* wait for some, in order */
     struct {
-        uint32_t recv, len;
-    } * waiting; /* ring of nr_recv */
+        uint32_t recv, len; /* recv: with shared ones the place in the ring, whose copy it is */
+    } * waiting;            /* ring of nr_recv */
     uint32_t wait_head, nr_waiting;
 
     uint64_t rx_len, tx_len, nr_rx, nr_tx;
@@ -126,6 +131,8 @@ void fl_rdma_fetch(struct fl_cmd *cmd);
 void fl_rdma_complete(struct fl_cmd *cmd);
 int fl_rdma_reap(struct rdma_conn *c); /* takes completions in; how many there were */
 void fl_rdma_take_waiting(struct rdma_conn *c);
+/* The queue pair is about to go: receives in common that it has taken go back. */
+void fl_rdma_give_back(struct rdma_conn *c);
 /* The queue pair is gone: what it had in hand comes to its end. */
 void fl_rdma_end_commands(struct rdma_conn *c);
 

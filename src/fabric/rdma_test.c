@@ -281,6 +281,84 @@ static void rejected_by_the_target(void **state)
     bed_free(&bed);
 }
 
+static void registered_memory(void **state)
+{
+    const size_t len = 1 << 18;
+    uint8_t *heap = malloc(len);
+    struct fl_rdma_counts before, after;
+    struct bed bed;
+    long nr_mrs;
+
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    fl_rdma_counts_get(&before);
+    assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_READ, 0, heap, 65536)), 0);
+    fl_rdma_counts_get(&after);
+    assert_int_equal(after.nr_temporary_ever, before.nr_temporary_ever + 1);
+    assert_int_equal(after.nr_temporary, 0);
+
+    assert_int_equal(fl_mem_range_add_kind(heap, len, FL_MEM_REGISTERED), 0);
+    nr_mrs = test_verbs.nr_mrs;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_READ, 0, heap + i * 4096, 65536)), 0);
+    assert_memory_equal(heap + 9 * 4096, script_pattern, 65536);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs + 1);
+    fl_rdma_counts_get(&before);
+    assert_int_equal(before.nr_temporary_ever, after.nr_temporary_ever);
+    assert_int_equal(before.nr_regions, after.nr_regions + 1);
+    assert_int_equal(fl_mem_range_remove_exact(heap, len, FL_MEM_REGISTERED), 0);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs); /* at once, not at the next I/O */
+
+    fl_rdma_cache_set(100000);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_READ, 0, heap, 65536)), 0);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs + 1);
+    fl_rdma_counts_get(&after);
+    assert_int_equal(after.nr_temporary_ever, before.nr_temporary_ever);
+    assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_READ, 0, heap + 65536, 65536)),
+                     0); /* no room */
+    fl_rdma_counts_get(&after);
+    assert_int_equal(after.nr_temporary_ever, before.nr_temporary_ever + 1);
+    fl_mem_range_remove_overlapping(heap + 100, 1, FL_MEM_CACHED);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs);
+    assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_READ, 0, heap, 4096)), 0);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs + 1);
+    fl_rdma_cache_set(0);
+    assert_int_equal(test_verbs.nr_mrs, nr_mrs);
+    bed_free(&bed);
+    free(heap);
+}
+
+static struct ibv_pd *any_pd(struct ibv_context *context)
+{
+    static struct ibv_pd pd;
+
+    return &pd;
+}
+
+static int no_dealloc(struct ibv_pd *pd)
+{
+    return 0;
+}
+
+/* What an iWARP device reads into, the peer must be allowed to write to; elsewhere nobody may. */
+static void case_R7_read_sinks_of_iwarp(void **state)
+{
+    static struct fl_verbs verbs = {.alloc_pd = any_pd, .dealloc_pd = no_dealloc};
+    static const struct fl_rdma_lib lib = {.verbs = &verbs};
+    struct ibv_device device = {.transport_type = IBV_TRANSPORT_IWARP};
+    struct ibv_context context = {.device = &device};
+    struct fl_rdma_domain *domain;
+
+    assert_int_equal(fl_rdma_domain_get(&lib, &context, FL_RDMA_TARGET, &domain), 0);
+    assert_int_equal(domain->access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    fl_rdma_domain_put(domain);
+    device.transport_type = IBV_TRANSPORT_IB;
+    assert_int_equal(fl_rdma_domain_get(&lib, &context, FL_RDMA_TARGET, &domain), 0);
+    assert_int_equal(domain->access, IBV_ACCESS_LOCAL_WRITE);
+    fl_rdma_domain_put(domain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +366,8 @@ int main(void)
         cmocka_unit_test(pieces),
         cmocka_unit_test(several_descriptors),
         cmocka_unit_test(many_descriptors),
+        cmocka_unit_test(registered_memory),
+        cmocka_unit_test(case_R7_read_sinks_of_iwarp),
         cmocka_unit_test(many),
         cmocka_unit_test(host_goes),
         cmocka_unit_test(host_goes_at_once),

@@ -58,10 +58,13 @@ static void turn(struct bed *bed)
         }                                      \
     } while (0)
 
-static void bed_listen(struct bed *bed)
+static void bed_listen_with(struct bed *bed, uint32_t shared_recv)
 {
-    struct fl_listen_options o = {
-        .handler = &script_handler, .listener_user = &bed->script, .capsule_len = 4096, .rdma = &test_lib};
+    struct fl_listen_options o = {.handler = &script_handler,
+                                  .listener_user = &bed->script,
+                                  .capsule_len = 4096,
+                                  .shared_recv = shared_recv,
+                                  .rdma = &test_lib};
     struct fl_error err = {0};
 
     memset(bed, 0, sizeof(*bed));
@@ -75,6 +78,11 @@ static void bed_listen(struct bed *bed)
     assert_int_not_equal(fl_addr_port(&bed->addr), 0);
     bed->buf = fl_shared_alloc(2 * BUF_LEN);
     assert_non_null(bed->buf);
+}
+
+static void bed_listen(struct bed *bed)
+{
+    bed_listen_with(bed, 0);
 }
 
 static void bed_connect(struct bed *bed, uint16_t qid)
@@ -110,7 +118,8 @@ static void bed_disconnect(struct bed *bed)
 static void bed_free(struct bed *bed)
 {
     bed_disconnect(bed);
-    fl_rdma_transport.unlisten(bed->listener);
+    if (bed->listener)
+        fl_rdma_transport.unlisten(bed->listener);
     fl_loop_destroy(bed->loop);
     fl_shared_free(bed->buf, 2 * BUF_LEN);
     test_verbs_check_empty();

@@ -18,6 +18,7 @@ static struct test_verbs {
     struct ibv_device_attr
         device; /* its limits, where not 0: max_qp_wr, max_sge, max_qp_rd_atom, max_qp_init_rd_atom */
     struct rdma_conn_param accepted; /* with what the last connection was accepted */
+    struct ibv_qp *accepted_qp;
 } test_verbs;
 
 static struct fl_verbs test_verbs_table;
@@ -181,6 +182,7 @@ static int test_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 static int test_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
     test_verbs.accepted = *param;
+    test_verbs.accepted_qp = id->qp;
     return test_fails() ? -1 : fl_rdmacm_soft.accept(id, param);
 }
 

@@ -135,6 +135,7 @@ static int try_listen(struct fl_tport *port, struct fl_error *err)
         .ddgst = port->spec.ddgst,
         .capsule_len = fl_tport_capsule_len(port),
         .dev = port->spec.dev,
+        .shared_recv = target->options.shared_recv,
     };
     int r = resolve(port, err);
 

@@ -90,6 +90,9 @@ static int check_options(struct fl_target_options *o, struct fl_error *err)
     if (o->max_queues > 1024)
         return fl_error_set(err, -EINVAL, "%u I/O queues per controller are too many: 1 to 1024",
                             o->max_queues);
+    if (o->shared_recv && (o->shared_recv < 8 || o->shared_recv > 16384))
+        return fl_error_set(err, -EINVAL, "%u shared receives are out of range: 8 to 16384, or 0 for none",
+                            o->shared_recv);
     if (o->max_depth < 2 || o->max_depth > 1024) /* CAP.MQES is 1 at least */
         return fl_error_set(err, -EINVAL, "a queue depth of %u is out of range: 2 to 1024", o->max_depth);
     /* MDTS counts in powers of two of 4 KiB, and its 0, which 4096 would be, stands for no limit (5.17.2.1).

@@ -28,6 +28,7 @@ struct fl_target_options {
     uint32_t max_queues;   /* I/O queues per controller; 0: default 64 */
     uint32_t max_depth;    /* entries of an I/O queue (MQES + 1); 0: default 128 */
     uint32_t mdts_len;     /* largest data transfer, bytes, power of two 4 KiB..1 MiB; 0: default 1 MiB */
+    uint32_t shared_recv;  /* RDMA: receives that the I/O queues of a listener have in common, 8 to 16384; 0: each has its own */
     int64_t capsule_len;   /* in-capsule data of I/O queues, bytes, less where the transport has less; -1: the transport's default */
     uint32_t min_kato_ms;  /* granularity, default 100 ms */
     bool no_success_flag;  /* always send response capsules */

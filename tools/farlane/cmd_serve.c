@@ -37,6 +37,7 @@ enum {
     OPT_CAPSULE,
     OPT_MAX_QUEUES,
     OPT_MAX_DEPTH,
+    OPT_SHARED_RECEIVES,
     OPT_BUFFERS,
     OPT_STRICT,
     OPT_NO_HDGST,
@@ -71,6 +72,8 @@ static const struct cmd_option options[] = {
      "data that a write may carry in its command, default 128K (RDMA: 8K); 0: none"},
     {OPT_MAX_QUEUES, "max-queues", "N", "I/O queues of a host at most, default 64"},
     {OPT_MAX_DEPTH, "max-depth", "N", "entries of an I/O queue at most, default 128"},
+    {OPT_SHARED_RECEIVES, "shared-receives", "N",
+     "RDMA: receives for all I/O queues together, default 0: own ones"},
     {OPT_BUFFERS, "buffers", "SIZE", "memory for data on its way, all loops together"},
     {OPT_STRICT, "strict", NULL, "fail if an address of --listen isn't there yet, instead of waiting for it"},
     {OPT_NO_HDGST, "no-hdgst", NULL, "--listen: refuse header digests"},
@@ -164,6 +167,8 @@ static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
         return take_count(args, 1, 65535, &a->over->max_queues);
     case OPT_MAX_DEPTH:
         return take_count(args, 2, 65536, &a->over->max_depth);
+    case OPT_SHARED_RECEIVES:
+        return take_count(args, 0, 16384, &a->over->shared_receives);
     case OPT_STRICT:
         a->strict = true;
         return true;
@@ -229,6 +234,7 @@ static void override(struct config *c, struct config *over, struct config_marks 
     }
     replace_number(&c->max_queues, &over->max_queues);
     replace_number(&c->max_depth, &over->max_depth);
+    replace_number(&c->shared_receives, &over->shared_receives);
 }
 
 static void default_nqn(char *nqn, size_t len)

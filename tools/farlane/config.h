@@ -46,7 +46,7 @@ struct config_listener {
 
 struct config {
     char *cores, *poll;
-    uint32_t *max_queues, *max_depth;
+    uint32_t *max_queues, *max_depth, *shared_receives;
     char *mdts, *capsule, *buffers; /* sizes */
     char *control, *metrics;
     struct config_listener *listeners;

@@ -72,6 +72,7 @@ static const cyaml_schema_field_t top_fields[] = {
     CYAML_FIELD_STRING_PTR("poll", OPTIONAL, struct config, poll, 1, 16),
     CYAML_FIELD_UINT_PTR("max_queues", OPTIONAL, struct config, max_queues),
     CYAML_FIELD_UINT_PTR("max_depth", OPTIONAL, struct config, max_depth),
+    CYAML_FIELD_UINT_PTR("shared_receives", OPTIONAL, struct config, shared_receives),
     CYAML_FIELD_STRING_PTR("mdts", OPTIONAL, struct config, mdts, 1, 32),
     CYAML_FIELD_STRING_PTR("capsule", OPTIONAL, struct config, capsule, 1, 32),
     CYAML_FIELD_STRING_PTR("buffers", OPTIONAL, struct config, buffers, 1, 32),

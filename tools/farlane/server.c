@@ -155,6 +155,7 @@ static int create_target(struct server *s, struct fl_error *err)
     options.capsule_len = c->capsule ? (int64_t)capsule : -1;
     options.pool_len = (size_t)(buffers / s->nr_loops);
     options.max_queues = c->max_queues ? *c->max_queues : 0;
+    options.shared_recv = c->shared_receives ? *c->shared_receives : 0;
     options.max_depth = c->max_depth ? *c->max_depth : 0;
     return fl_target_create(&options, &s->target, err);
 }

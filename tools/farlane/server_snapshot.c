@@ -20,6 +20,8 @@ static void copy_settings(const struct config *from, struct config *to)
     config_set_text(&to->metrics, from->metrics);
     if (from->max_queues)
         config_set_number(&to->max_queues, *from->max_queues);
+    if (from->shared_receives)
+        config_set_number(&to->shared_receives, *from->shared_receives);
     if (from->max_depth)
         config_set_number(&to->max_depth, *from->max_depth);
 }
