@@ -8,9 +8,10 @@ import threading
 import time
 
 from gated import Gated
-from peer_host import HOSTNQN, Controller, Queue
+from peer_host import HOSTNQN
 from product import NQN, Server, run, wait_until
 from runner import main
+from transport import SGL_OF_DATA, TRANSPORT, Controller, Queue
 from wire import *
 
 EVENT_NS_CHANGED = 2 | 0 << 8 | 4 << 16 # notice, namespace attribute changed, changed namespace list
@@ -64,13 +65,13 @@ def case_A3_clashing_listeners():
             done = run("ctl", "--control", s.control, "listener", "add", url, *more, check=False)
             return done.returncode, done.stdout + done.stderr
 
-        rc, said = add(f"tcp://127.0.0.1:{port}")
+        rc, said = add(f"{TRANSPORT}://127.0.0.1:{port}")
         assert rc and "already" in said, said
-        rc, said = add(f"tcp://127.0.0.1:{port}", "--no-hdgst")
+        rc, said = add(f"{TRANSPORT}://127.0.0.1:{port}", "--no-hdgst")
         assert rc and "digest" in said, said
-        rc, said = add(f"tcp://0.0.0.0:{port}")
+        rc, said = add(f"{TRANSPORT}://0.0.0.0:{port}")
         assert rc and str(port) in said, said
-        for url in ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"):
+        for url in (f"{TRANSPORT}://127.0.0.1:0",) * 2:
             rc, said = add(url)
             assert rc == 0, said
         listeners = s.ctl("list")["listeners"]
@@ -82,9 +83,9 @@ def case_A3_clashing_listeners():
 
 def case_A4_address_not_there_yet():
     """That it comes at last: network_cases.py."""
-    done = run("serve", "--ns", "ram:16M", "--control", "none", "--strict", "--listen", "tcp://192.0.2.77:0", check=False)
+    done = run("serve", "--ns", "ram:16M", "--control", "none", "--strict", "--listen", f"{TRANSPORT}://192.0.2.77:0", check=False)
     assert done.returncode and "192.0.2.77" in done.stderr, done
-    with Server("ram:16M", listen=("tcp://127.0.0.1:0", "tcp://192.0.2.77:4420"), settle=False) as s:
+    with Server("ram:16M", listen=(f"{TRANSPORT}://127.0.0.1:0", f"{TRANSPORT}://192.0.2.77:4420"), settle=False) as s:
         late = [l for l in s.ctl("list")["listeners"] if "192.0.2.77" in l["url"]][0]
         assert late["state"] == "waiting for address" and late["reason"], late
         s.serves()
@@ -216,7 +217,7 @@ def case_A13_range_arithmetic():
                 for nr, length in ((10, 4096 if block == 512 else 4096 * 9), (8, 8 * block - 4), (8, 8 * block + 4), (1, 2 * block)):
                     a = ask(0, nr, length)
                     assert a.status == INVALID_SGL_LEN, (opcode, nr, length, a)
-                for sgl in ((SGL_TRANSPORT, 0, 0), (0, 0, 0)):
+                for sgl in ((SGL_OF_DATA, 0, 0), (0, 0, 0)):
                     a = ask(0, 1, 0, sgl=sgl)
                     assert a.status in (INVALID_SGL_LEN, INVALID_FIELD), (opcode, a)
             for opcode in (NVM_WRITE_ZEROES, 0x0C):
@@ -272,7 +273,7 @@ def discovery_log(c, piece=4096, between=None):
 
 def case_A8_discovery_log_changes_under_the_reader():
     """200 subsystems, read in 4 KiB pieces; each change raises GENCTR."""
-    config = "listeners:\n  - address: tcp://127.0.0.1:0\nsubsystems:\n" + "".join(
+    config = f"listeners:\n  - address: {TRANSPORT}://127.0.0.1:0\nsubsystems:\n" + "".join(
         f"  - nqn: nqn.2026-01.org.example:s{i}\n    namespaces:\n      - spec: null:1G\n" for i in range(200))
     with Server(listen=(), args=("-c", config_file(config)), settle=False) as s:
         with Controller(s.addr, DISCOVERY_NQN) as c:
@@ -281,20 +282,21 @@ def case_A8_discovery_log_changes_under_the_reader():
             genctr, entries, after = discovery_log(c)
             assert genctr == after and len(entries) == 202 and len(names(entries)) == 202, (genctr, after, len(entries))
             for e in entries:
-                assert e[0] == 3 and e[1] == 1 and e[512:768].rstrip(b" \0") == b"127.0.0.1" and int(e[32:64].rstrip(b" \0")) == s.addr[1]
-                assert e[3] & 3 == 2 and e[768] == 0, "no TLS, and not required"
+                assert e[0] == (1 if TRANSPORT == "rdma" else 3) and e[1] == 1 and e[512:768].rstrip(b" \0") == b"127.0.0.1" and int(e[32:64].rstrip(b" \0")) == s.addr[1]
+                assert e[3] & 3 == 2, "not required"
+                assert e[768:771] == (b"\1\4\1" if TRANSPORT == "rdma" else b"\0\0\0"), "no TLS; RDMA: connected, RoCE v2, IP_CM"
             was = genctr
             genctr, entries, after = discovery_log(c, between=lambda: s.ctl("subsystem", "add", "nqn.2026-01.org.example:new"))
             assert genctr == was and after != genctr, "the change shows"
             seen = {after}
-            for change in (("subsystem", "rm", "nqn.2026-01.org.example:new"), ("listener", "add", "tcp://127.0.0.1:0"),
+            for change in (("subsystem", "rm", "nqn.2026-01.org.example:new"), ("listener", "add", f"{TRANSPORT}://127.0.0.1:0"),
                            ("subsystem", "set", "nqn.2026-01.org.example:s3", "--no-any-host"),
                            ("host", "add", "nqn.2026-01.org.example:s3", HOSTNQN)):
                 s.ctl(*change)
                 genctr = discovery_log(c)[0]
                 assert genctr not in seen, f"GENCTR does not tell of {change}"
                 seen.add(genctr)
-        found = run("discover", f"nvme+tcp://127.0.0.1:{s.addr[1]}", "--json").stdout
+        found = run("discover", f"nvme+{TRANSPORT}://127.0.0.1:{s.addr[1]}", "--json").stdout
         assert found.count('"type": "nvm"') == 2 * 201 - 2, found.count('"type": "nvm"') # s3 is not for that host; two listeners
 
 

@@ -170,7 +170,7 @@ class Controller:
         self.addr, self.subnqn, self.who, self.options = addr, subnqn, {"hostnqn": hostnqn, "hostid": hostid}, options
         self.cattr = cattr
         self.queues = []
-        self.admin = Queue(addr, **options)
+        self.admin = self.queue(qid=0, sqsize=31, **options)
         a = self.admin.connect(subnqn, kato_ms=kato_ms, cattr=cattr, **self.who)
         if a.status != OK:
             self.admin.close()
@@ -185,8 +185,12 @@ class Controller:
             a = self.admin.command(ADM_SET_FEATURES, 0, (7, 7 << 16 | 7))
             assert a.status == OK, a
 
+    def queue(self, qid, sqsize, cntlid=0, **options):
+        """A connection that Connect can be sent on; over TCP it does not say for which queue."""
+        return Queue(self.addr, **options)
+
     def io(self, qid=1, sqsize=31, **options):
-        q = Queue(self.addr, **{**self.options, **options})
+        q = self.queue(qid=qid, sqsize=sqsize, cntlid=self.cntlid, **{**self.options, **options})
         a = q.connect(self.subnqn, qid, sqsize, self.cntlid, cattr=self.cattr, **self.who)
         assert a.status == OK, f"Connect of queue {qid}: {a}"
         self.queues.append(q)

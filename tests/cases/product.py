@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from peer_host import Controller
+from transport import LISTEN, TRANSPORT, Controller
 
 EXE = os.environ.get("FARLANE", "farlane")
 SANITIZED = bool(os.environ.get("FL_SANITIZED"))
@@ -52,7 +52,7 @@ class Server:
     """`farlane serve` on free ports. At the end of the with block it has to be as it was at its start (settle), and to
     leave with status 0 when told."""
 
-    def __init__(self, *spec, args=(), listen=("tcp://127.0.0.1:0",), settle=True, env=None, poll="adaptive", growth_kib=4096):
+    def __init__(self, *spec, args=(), listen=(LISTEN,), settle=True, env=None, poll="adaptive", growth_kib=4096 if TRANSPORT == "tcp" else 12288): # the RNIC allocates more at first
         self.dir = tempfile.mkdtemp(prefix="farlane-case-")
         self.control = os.path.join(self.dir, "control")
         self.want_settle, self.growth_kib = settle, growth_kib
@@ -79,7 +79,7 @@ class Server:
 
     @staticmethod
     def addr_of(url):
-        host, port = re.fullmatch(r"tcp://(.*):(\d+)", url).groups()
+        host, port = re.fullmatch(r"(?:tcp|rdma)://(.*):(\d+)", url).groups()
         return host.strip("[]"), int(port)
 
     def warm_up(self):
