@@ -55,8 +55,13 @@ static inline void fl_copy_watched(void *dst, const void *src, size_t len)
 
     if (!len)
         return;
-    last = ((const uint8_t *)src)[len - 1];
-    memmove(dst, src, len - 1);
+    if ((uintptr_t)dst - (uintptr_t)src < len || (uintptr_t)src - (uintptr_t)dst < len) {
+        last = ((const uint8_t *)src)[len - 1]; /* it may be written over */
+        memmove(dst, src, len - 1);
+    } else {
+        memcpy(dst, src, len - 1); /* the last byte last: memory is read from its beginning on */
+        last = ((const uint8_t *)src)[len - 1];
+    }
     __atomic_store_n((uint8_t *)dst + len - 1, last, __ATOMIC_RELEASE);
 }
 

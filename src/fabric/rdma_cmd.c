@@ -6,7 +6,8 @@
 #include "fabric/rdma_parts.h"
 #include "wire/nvmf.h"
 
-#define BATCH 32 /* completions in one look */
+#define BATCH     32   /* completions in one look */
+#define AHEAD_LEN 512u /* of data that is going to be copied */
 
 /* ---- receives ---- */
 
@@ -293,12 +294,31 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
         post_fetch(c, slot);
 }
 
+static void flush(struct rdma_conn *c, struct rdma_batch *b)
+{
+    struct ibv_send_wr *bad;
+
+    if (!b->nr)
+        return;
+    b->wrs[b->nr - 1].next = NULL;
+    b->nr = 0;
+    if (ibv_post_send(c->id->qp, b->wrs, &bad))
+        broke(c, "a response could not be posted"); /* its slot ends with the connection */
+}
+
+/* It is copied soon, by us where the host is near. */
+static void fetch_ahead(const void *data, uint32_t len)
+{
+    for (uint32_t i = 0; i < FL_MIN(len, AHEAD_LEN); i += FL_CACHE_LINE)
+        __builtin_prefetch((const uint8_t *)data + i);
+}
+
 /* Data by RDMA WRITE, then the response: a queue pair keeps their order. */
-static void post_response(struct rdma_conn *c, struct slot *slot)
+static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_batch *b)
 {
     struct fl_cmd *cmd = &slot->cmd;
-    struct ibv_send_wr wrs[FL_NVME_RDMA_MAX_PIECES + 1], *send, *bad;
-    struct ibv_sge data_sges[FL_NVME_RDMA_MAX_PIECES], sge;
+    struct ibv_send_wr *wrs = b->wrs + b->nr, *send;
+    struct ibv_sge *sges = b->sges + b->nr;
     uint32_t nr = 0;
 
     if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe)) {
@@ -307,14 +327,16 @@ static void post_response(struct rdma_conn *c, struct slot *slot)
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));
         } else {
-            nr = make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, wrs, data_sges);
+            nr = make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, wrs, sges);
             c->tx_len += cmd->data_len;
+            fetch_ahead(cmd->data, cmd->data_len);
         }
     }
-    sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};
     send = &wrs[nr];
+    sges[nr] = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};
     *send = (struct ibv_send_wr){.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_SEND,
-                                 .sg_list = &sge,
+                                 .next = send + 1,
+                                 .sg_list = &sges[nr],
                                  .num_sge = 1,
                                  .opcode = IBV_WR_SEND,
                                  .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE};
@@ -324,8 +346,23 @@ static void post_response(struct rdma_conn *c, struct slot *slot)
     }
     c->nr_tx++;
     c->tx_len += sizeof(cmd->cqe);
-    if (ibv_post_send(c->id->qp, wrs, &bad))
-        broke(c, "a response could not be posted"); /* the slot ends with the connection */
+    b->nr += nr + 1;
+}
+
+/* What is answered while completions are taken in is posted at the end of that, together. */
+static void post_response(struct rdma_conn *c, struct slot *slot)
+{
+    struct rdma_batch own, *b = c->batch;
+
+    if (b && b->nr + FL_MAX(slot->nr_places, 1u) > RDMA_BATCH)
+        flush(c, b);
+    if (!b) {
+        b = &own;
+        own.nr = 0;
+    }
+    add_response(c, slot, b);
+    if (!c->batch)
+        flush(c, b);
 }
 
 static void send_response(struct rdma_conn *c, struct slot *slot)
@@ -417,16 +454,21 @@ static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
 int fl_rdma_reap(struct rdma_conn *c)
 {
     struct ibv_wc wcs[BATCH];
+    struct rdma_batch batch;
     int n = ibv_poll_cq(c->cq, BATCH, wcs);
 
     if (fl_unlikely(n < 0)) {
         broke(c, "the completion queue broke");
         return 1;
     }
+    batch.nr = 0;
+    c->batch = &batch;
     for (int i = 0; i < n; i++)
         take_completion(c, &wcs[i]);
     if (fl_unlikely(c->nr_waiting))
         fl_rdma_take_waiting(c);
+    c->batch = NULL;
+    flush(c, &batch);
     return n;
 }
 

@@ -43,6 +43,15 @@ struct slot {
     struct ibv_mr *own;                /* of data that belongs to no range */
 };
 
+/* Responses with their data that are posted together. */
+#define RDMA_BATCH 64
+struct rdma_batch {
+    uint32_t nr;
+    struct ibv_send_wr wrs[RDMA_BATCH];
+    struct ibv_sge sges[RDMA_BATCH];
+};
+_Static_assert(RDMA_BATCH > FL_NVME_RDMA_MAX_PIECES, "one response has room");
+
 struct rdma_conn {
     struct fl_conn conn;
     const struct fl_rdma_lib *lib;
@@ -54,6 +63,7 @@ struct rdma_conn {
     struct fl_rdma_keys keys;
 
     enum fl_rdma_state state;
+    struct rdma_batch *batch; /* what is gathered while completions are taken in; else NULL */
     bool told, established, moving, armed, broke;
     char why[160]; /* the first cause of the end */
     uint32_t setup_ms, close_ms;

@@ -19,6 +19,7 @@
 /* How often a loop that does not sleep looks at epoll: every so many turns with work, and without. */
 #define EPOLL_EVERY_BUSY 16
 #define EPOLL_EVERY_IDLE 4
+#define EPOLL_LEAST_NS   1000 /* and not sooner after the last look, where turns are short */
 /* Learning: share of idle periods, in 1/1024, that ended within the budget; below it, polling is not worth
  * its power. */
 #define HITS_ALL   1024
@@ -41,7 +42,8 @@ struct fl_loop {
     uint64_t awake_until;
     uint64_t busy_ns;
     uint32_t turns_to_epoll;
-    uint32_t hits; /* moving average, see HITS_ALL */
+    uint64_t epoll_at; /* the last look */
+    uint32_t hits;     /* moving average, see HITS_ALL */
     bool no_pwait2;
 
     struct fl_mpsc msgs;
@@ -308,6 +310,7 @@ static int look_at_epoll(struct fl_loop *loop)
 {
     int n = wait_events(loop, 0);
 
+    loop->epoll_at = loop->now;
     return n <= 0 ? n : dispatch_events(loop, n);
 }
 
@@ -357,6 +360,15 @@ static bool may_sleep(const struct fl_loop *loop)
     return loop->hits < HITS_WORTH || loop->now - loop->idle_since >= loop->budget_ns;
 }
 
+static bool epoll_is_due(struct fl_loop *loop)
+{
+    if (loop->turns_to_epoll) {
+        loop->turns_to_epoll--;
+        return false;
+    }
+    return loop->now - loop->epoll_at >= EPOLL_LEAST_NS;
+}
+
 int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns)
 {
     uint64_t before = loop->now;
@@ -371,7 +383,7 @@ int fl_loop_turn(struct fl_loop *loop, uint64_t max_wait_ns)
     work += run_pollers(loop);
     /* What has come is read before a deadline is judged: a thread that did not get to run for a while must
      * not take for silence what lies in a socket. */
-    if (loop->turns_to_epoll-- == 0 || fl_list_empty(&loop->pollers) || timer_is_due(loop)) {
+    if (epoll_is_due(loop) || fl_list_empty(&loop->pollers) || timer_is_due(loop)) {
         r = look_at_epoll(loop);
         if (r < 0)
             return r;

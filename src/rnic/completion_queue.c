@@ -211,7 +211,7 @@ static void notify(struct fl_cq *cq, bool solicited)
     fl_channel_tell(fl_channel_of(cq->cq.channel), cq);
 }
 
-void fl_cq_push(struct fl_cq *cq, const struct ibv_wc *wc, bool solicited)
+void fl_cq_put(struct fl_cq *cq, const struct ibv_wc *wc)
 {
     uint32_t tail = cq->tail;
     if (tail - __atomic_load_n(&cq->head, __ATOMIC_ACQUIRE) > cq->mask || cq->failed) {
@@ -224,12 +224,15 @@ void fl_cq_push(struct fl_cq *cq, const struct ibv_wc *wc, bool solicited)
         e->at = fl_now_ns();
     if (fl_unlikely(wc->status != IBV_WC_SUCCESS && cq->rnic->poison))
         poison(&e->wc);
-    if (!cq->cq.channel) {
-        __atomic_store_n(&cq->tail, tail + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&cq->tail, tail + 1, __ATOMIC_RELEASE);
+}
+
+void fl_cq_tell(struct fl_cq *cq, bool solicited)
+{
+    if (!cq->cq.channel)
         return;
-    }
-    /* Before looking whether it is armed; who arms looks for completions after it. */
-    __atomic_store_n(&cq->tail, tail + 1, __ATOMIC_SEQ_CST);
+    /* The tail before looking whether it is armed; who arms looks for completions after it. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     notify(cq, solicited);
 }
 

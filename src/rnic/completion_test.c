@@ -92,7 +92,8 @@ static void test_event_of_a_destroyed_queue(void **state)
     const struct ibv_wc wc = {.wr_id = 1};
     assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
     fl_rnic_lock(fl_cq_of(cq)->rnic);
-    fl_cq_push(fl_cq_of(cq), &wc, false);
+    fl_cq_put(fl_cq_of(cq), &wc);
+    fl_cq_tell(fl_cq_of(cq), false);
     fl_rnic_unlock(fl_cq_of(cq)->rnic);
     assert_true(readable(channel->fd, 0));
     assert_int_equal(fl_cq_destroy(cq), 0);
@@ -181,7 +182,7 @@ static void test_one_by_one(void **state)
                                   .src_qp = 9,
                                   .imm_data = htobe32(5),
                                   .wc_flags = IBV_WC_WITH_IMM};
-        fl_cq_push(FL_CONTAINER_OF(cq, struct fl_cq, ex), &wc, false);
+        fl_cq_put(FL_CONTAINER_OF(cq, struct fl_cq, ex), &wc);
     }
     fl_rnic_unlock(fl_context_of(tv->context)->rnic);
     uint64_t last = 0;

@@ -192,9 +192,21 @@ static bool opens(const struct fl_key_entry *e, const struct fl_key_ask *ask)
     return fl_range_fits(ask->addr - e->addr, ask->len, e->len);
 }
 
+static uint32_t slot_of(const struct fl_key_file *file, const struct fl_key_ask *ask)
+{
+    uint32_t i = ask->key >> 8 & (FL_KEY_MEMO - 1);
+    if (!ask->memo)
+        return fl_key_slot(file, ask->key);
+    if (ask->memo->at[i].key != ask->key || !ask->memo->at[i].slot) {
+        ask->memo->at[i].key = ask->key;
+        ask->memo->at[i].slot = fl_key_slot(file, ask->key) + 1;
+    }
+    return ask->memo->at[i].slot - 1;
+}
+
 int fl_key_find(const struct fl_key_file *file, const struct fl_key_ask *ask, struct fl_key_place *place)
 {
-    const struct fl_key_entry *e = &file->entries[fl_key_slot(file, ask->key)];
+    const struct fl_key_entry *e = &file->entries[slot_of(file, ask)];
     for (;;) {
         uint32_t seq = __atomic_load_n(&e->seq, __ATOMIC_ACQUIRE);
         bool ok = opens(e, ask);

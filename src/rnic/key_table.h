@@ -59,6 +59,15 @@ struct fl_key_table {
     uint32_t nr_free, nr_fresh, nr_used;
 };
 
+/* Slots of keys that were asked for lately: to find one anew takes longer than the check. Zeroed, and for one
+ * table, whose keys keep their slots for good. */
+#define FL_KEY_MEMO 4
+struct fl_key_memo {
+    struct {
+        uint32_t key, slot; /* slot: plus 1 */
+    } at[FL_KEY_MEMO];
+};
+
 /* Who asks, and for what */
 struct fl_key_ask {
     uint32_t key;
@@ -67,6 +76,7 @@ struct fl_key_ask {
     int access;  /* IBV_ACCESS_*; 0: local read */
     bool remote; /* a peer asks: windows count, and access says which right it needs */
     uint64_t addr, len;
+    struct fl_key_memo *memo; /* NULL: none */
 };
 
 int fl_key_table_init(struct fl_key_table *table);

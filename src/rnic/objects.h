@@ -135,13 +135,14 @@ struct fl_qp {
     struct fl_rnic *rnic;
     const struct fl_qp_path_ops *path;
     void *path_state;
-    const char *path_reason;               /* why this path; static text */
-    struct fl_shm_link *link;              /* shared memory with the peer's process; NULL: by UDP */
-    struct fl_shm_qp shown;                /* to peers */
-    uint64_t nr_mapped, nr_vm, direct_len; /* done in the peer's memory: in mapped memory, by the kernel */
-    uint64_t nr_not_direct;                /* left to the peer's engine although their turn was there */
-    uint64_t nr_ring;                      /* packets sent by shared memory */
-    struct fl_shm_flow messages;           /* SENDs by shared memory without packets */
+    const char *path_reason;                /* why this path; static text */
+    struct fl_shm_link *link;               /* shared memory with the peer's process; NULL: by UDP */
+    struct fl_shm_qp shown;                 /* to peers */
+    uint64_t nr_mapped, nr_vm, direct_len;  /* done in the peer's memory: in mapped memory, by the kernel */
+    uint64_t nr_not_direct;                 /* left to the peer's engine although their turn was there */
+    uint64_t nr_ring;                       /* packets sent by shared memory */
+    struct fl_key_memo own_keys, peer_keys; /* peer_keys: of the process of link */
+    struct fl_shm_flow messages;            /* SENDs by shared memory without packets */
     uint64_t nr_messages_tx, nr_messages_rx, message_len; /* message_len: of those sent */
     uint64_t nr_foreign;                                  /* packets from another address than the peer's */
     struct fl_roce_qp roce;
@@ -229,7 +230,9 @@ void fl_async_forget(struct fl_context *context, const uint32_t *nr_told, pthrea
                      pthread_cond_t *cond, const uint32_t *nr_acked);
 
 /* completion_queue.c, under rnic->lock */
-void fl_cq_push(struct fl_cq *cq, const struct ibv_wc *wc, bool solicited);
+/* One more completion; and then, for one or several, whoever waits for an event is told. */
+void fl_cq_put(struct fl_cq *cq, const struct ibv_wc *wc);
+void fl_cq_tell(struct fl_cq *cq, bool solicited);
 void fl_cq_drop(struct fl_cq *cq, uint32_t qpn); /* completions of a queue pair that is reset or destroyed */
 
 /* cq_channel.c */
@@ -243,6 +246,9 @@ int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr
 /* queue_pair.c, under rnic->lock */
 extern const struct fl_roce_ops fl_qp_roce_ops;
 void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
+/* Completions between the two are told of together. No lock is given up meanwhile. */
+void fl_rnic_gather(struct fl_rnic *rnic);
+void fl_rnic_gathered(struct fl_rnic *rnic);
 /* After anything that may have changed what it has to do: its place among the ready ones, and its timer. */
 void fl_qp_settle(struct fl_qp *qp);
 /* The first packet of a connection, by whichever path */

@@ -22,14 +22,15 @@
 static int check_key(struct fl_roce_qp *roce, uint32_t key, uint64_t addr, uint32_t len, int access,
                      bool remote, void **ptr)
 {
-    const struct fl_qp *qp = fl_qp_of_roce(roce);
+    struct fl_qp *qp = fl_qp_of_roce(roce);
     struct fl_key_ask ask = {.key = key,
                              .pd = qp->pd_number,
                              .qpn = qp->qp.qp_num,
                              .access = access,
                              .remote = remote,
                              .addr = addr,
-                             .len = len};
+                             .len = len,
+                             .memo = &qp->own_keys};
     uint64_t at;
     int r = fl_key_check(qp->rnic->keys.file, &ask, &at);
     *ptr = (void *)(uintptr_t)at;
@@ -58,10 +59,36 @@ static int bind_window(struct fl_roce_qp *roce, const struct ibv_send_wr *wr)
     return fl_mw_bind(fl_qp_of_roce(roce), wr);
 }
 
+static void tell_gathered(struct fl_rnic *rnic)
+{
+    if (rnic->gather.cq)
+        fl_cq_tell(rnic->gather.cq, rnic->gather.solicited);
+    rnic->gather.cq = NULL;
+    rnic->gather.solicited = false;
+}
+
+void fl_rnic_gather(struct fl_rnic *rnic)
+{
+    rnic->gather.on = true;
+}
+
+void fl_rnic_gathered(struct fl_rnic *rnic)
+{
+    rnic->gather.on = false;
+    tell_gathered(rnic);
+}
+
 void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited)
 {
     struct fl_cq *cq = of_send ? qp->send_cq : qp->recv_cq;
-    fl_cq_push(cq, wc, solicited);
+    struct fl_rnic *rnic = qp->rnic;
+    fl_cq_put(cq, wc);
+    if (rnic->gather.cq != cq)
+        tell_gathered(rnic);
+    rnic->gather.cq = cq;
+    rnic->gather.solicited |= solicited;
+    if (!rnic->gather.on)
+        tell_gathered(rnic);
     if (fl_unlikely(cq->failed))
         qp->doomed = true;
 }

@@ -13,9 +13,11 @@
 #include "rnic/shm_path.h"
 #include "rnic/stats.h"
 
-#define RX_BATCH 64  /* packets a turn */
-#define TX_BATCH 32  /* packets of one queue pair before the next one has its turn */
-#define TX_TURNS 256 /* of queue pairs in one turn: nobody waits long for the lock */
+#define RX_BATCH      64                   /* packets a turn */
+#define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
+#define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
+#define PORT_EVERY_NS (2 * FL_NS_PER_US)
+#define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
 
 static struct {
     pthread_mutex_t lock; /* getting and putting; held across a fork */
@@ -381,16 +383,35 @@ static void send_ready(struct fl_rnic *rnic)
         fl_rnic_send_locked(rnic, FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link));
 }
 
+/* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
+ * comes by the port, it is not asked each time. */
+static int ask_port(struct fl_rnic *rnic, int max)
+{
+    uint64_t now = rnic->now;
+    if (now - rnic->client_at < BUSY_NS && now - rnic->port_came_at > BUSY_NS &&
+        now - rnic->port_asked_at < PORT_EVERY_NS)
+        return 0;
+    int n = fl_port_poll(rnic->port, max > 0 ? max : RX_BATCH, fl_rnic_deliver, rnic);
+    rnic->port_asked_at = now;
+    if (n)
+        rnic->port_came_at = now;
+    return n;
+}
+
 int fl_rnic_progress_locked(struct fl_rnic *rnic, int max)
 {
     struct fl_rnic_client *client;
+    int nr_client = 0;
     rnic->stats.nr_turns++;
     rnic->now = fl_now_ns();
-    int n = fl_port_poll(rnic->port, max > 0 ? max : RX_BATCH, fl_rnic_deliver, rnic);
+    int n = ask_port(rnic, max);
     fl_list_for_each (client, &rnic->clients, link) {
         if (client->progress)
-            n += client->progress(client, rnic->now);
+            nr_client += client->progress(client, rnic->now);
     }
+    if (nr_client)
+        rnic->client_at = rnic->now;
+    n += nr_client;
     tick_due(rnic);
     send_ready(rnic);
     fl_port_flush(rnic->port);

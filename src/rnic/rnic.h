@@ -22,6 +22,7 @@
 #include "rnic/port.h"
 #include "rnic/roce/roce.h"
 
+struct fl_cq;
 struct fl_guard;
 struct fl_qp;
 struct fl_device;
@@ -88,9 +89,15 @@ struct fl_rnic {
     struct fl_stats_server *asked; /* stats.c; NULL: nobody can ask. The thread's, while it runs */
     struct fl_timer_heap timers; /* fl_qp.timer: never later than the queue pair's deadline, maybe earlier */
     struct fl_rnic_held held;
+    struct {
+        bool on, solicited;
+        struct fl_cq *cq; /* with completions that nobody was told of yet */
+    } gather;
     struct fl_rnic_stats stats;
     uint64_t now; /* of the turn */
-    bool poison;  /* fields of failed completions that are not promised are filled with nonsense */
+    uint64_t port_asked_at, port_came_at,
+        client_at; /* when the port was asked, gave packets, and a client had work */
+    bool poison;   /* fields of failed completions that are not promised are filled with nonsense */
 
     /* rnic_thread.c */
     pthread_t thread;

@@ -97,7 +97,9 @@ void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline)
 
 void fl_rnic_watch(struct fl_rnic *rnic)
 {
-    __atomic_store_n(&rnic->polled_at, 0, __ATOMIC_SEQ_CST); /* who polls another queue says so again soon */
+    /* Who polls another queue says so again soon. */
+    __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&rnic->polled_at, 0, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST))
         wake(rnic);
 }

@@ -25,7 +25,10 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
     struct fl_shm_path *path = path_of(client);
     const struct fl_shm_delivery to = {
         .packet = fl_rnic_deliver, .message = fl_shm_path_message, .arg = path->rnic};
-    return fl_shm_progress(path->shm, &to);
+    fl_rnic_gather(path->rnic);
+    int nr = fl_shm_progress(path->shm, &to);
+    fl_rnic_gathered(path->rnic);
+    return nr;
 }
 
 static uint64_t deadline(struct fl_rnic_client *client)
@@ -123,6 +126,7 @@ void fl_shm_path_choose(struct fl_qp *qp)
 {
     const char *reason = choose(qp);
     qp->messages = (struct fl_shm_flow){0};
+    qp->peer_keys = (struct fl_key_memo){0};
     if (qp->link)
         begin_messages(qp);
     qp->path = qp->link ? &fl_qp_path_shm : &fl_qp_path_udp;
@@ -221,6 +225,7 @@ bool fl_shm_path_do(struct fl_qp *qp, struct fl_shm_request *r)
 {
     r->qpn = qp->qp.qp_num;
     r->dest_qpn = qp->roce.attr.dest_qpn;
+    r->memo = &qp->peer_keys;
     r->behind = !fl_shm_message_all_taken(&qp->messages);
     if (r->behind) {
         r->lo = __atomic_load_n(&qp->messages.peer->lo, __ATOMIC_RELAXED);

@@ -22,7 +22,7 @@ struct batch {
 
 /* Where the data lies, checked as the engine checks it. The number of pieces; negative: the engine will say
  * why. */
-static int pieces(const struct fl_qp *qp, const struct ibv_send_wr *wr, int access, struct iovec *iov,
+static int pieces(struct fl_qp *qp, const struct ibv_send_wr *wr, int access, struct iovec *iov,
                   uint64_t *len)
 {
     bool is_inline = wr->send_flags & IBV_SEND_INLINE;
@@ -37,7 +37,8 @@ static int pieces(const struct fl_qp *qp, const struct ibv_send_wr *wr, int acce
                                        .qpn = qp->qp.qp_num,
                                        .access = access,
                                        .addr = sge->addr,
-                                       .len = sge->length};
+                                       .len = sge->length,
+                                       .memo = &qp->own_keys};
         uint64_t at = sge->addr;
         if (!sge->length)
             continue;
@@ -133,8 +134,10 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
     if (!qp->link || !qp->link->up || roce->cap.type != IBV_QPT_RC || roce->state != IBV_QPS_RTS ||
         roce->req.head != roce->req.tail)
         return wr;
+    fl_rnic_gather(qp->rnic);
     while (wr && !qp->doomed && post_one(&b, wr))
         wr = wr->next;
+    fl_rnic_gathered(qp->rnic);
     if (b.begun)
         fl_shm_direct_end(qp->link);
     if (b.wrote && fl_shm_commit(qp->link))
@@ -157,7 +160,8 @@ static bool promise(struct fl_qp *qp, const struct ibv_sge *sge, int nr)
                                        .qpn = qp->qp.qp_num,
                                        .access = IBV_ACCESS_LOCAL_WRITE,
                                        .addr = sge[i].addr,
-                                       .len = sge[i].length};
+                                       .len = sge[i].length,
+                                       .memo = &qp->own_keys};
         uint64_t at;
         if (!sge[i].length)
             continue;

@@ -90,7 +90,9 @@ static void shm_reason(const struct fl_qp *qp, char *to, size_t size)
             to, size,
             "the peer's engine has to see to requests whose key, rights or state do not open its memory");
     else if (qp->nr_ring)
-        snprintf(to, size, "WRITEs with immediate go by the peer's engine, and SENDs for which it has told of no receive");
+        snprintf(
+            to, size,
+            "WRITEs with immediate go by the peer's engine, and SENDs for which it has told of no receive");
     else
         snprintf(to, size, "%s", qp->path_reason);
 }

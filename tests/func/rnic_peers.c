@@ -8,12 +8,14 @@
 
 #include "rnic/test_peers.h"
 
-#define NR_SENDS 4
-#define SEND_LEN 9000 /* three packets */
+#define NR_SENDS  4
+#define SEND_LEN  40000 /* ten packets: too long for a message */
+#define NR_SHORT  2     /* messages, by shared memory */
+#define SHORT_LEN 64
 
 static void receive(struct tp *tp)
 {
-    for (int i = 0; i < NR_SENDS; i++)
+    for (int i = 0; i < NR_SENDS + NR_SHORT; i++)
         TP_CHECK(!tp_post_recv(tp, 1, tp->plain, tp->plain_mr->lkey, SEND_LEN));
     __atomic_store_n(&tp->me->nr_done, 1, __ATOMIC_SEQ_CST);
     for (;;)
@@ -43,6 +45,8 @@ int main(void)
         do_one(tp, IBV_WR_RDMA_READ, 4096, tp->other->plain_at, tp->other->plain_key);
     for (int i = 0; i < NR_SENDS; i++)
         do_one(tp, IBV_WR_SEND, SEND_LEN, 0, 0);
+    for (int i = 0; i < NR_SHORT; i++)
+        do_one(tp, IBV_WR_SEND, SHORT_LEN, 0, 0);
     printf("{\"pids\": [%d, %d], \"qpns\": [%u, %u], \"hub\": %d, \"tx_packets\": %llu, \"tx_bytes\": %llu, "
            "\"direct_mapped\": %llu, \"direct_process_vm\": %llu}\n",
            (int)getpid(), (int)tp->child, tp->me->qpn, tp->other->qpn,

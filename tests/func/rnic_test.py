@@ -104,19 +104,20 @@ def test_shared_memory():
         (q,), (r,) = first["queue_pairs"], second["queue_pairs"]
         assert [q["number"], r["number"]] == said["qpns"] == [r["peer_number"], q["peer_number"]]
         assert q["gid"] == r["peer_gid"] and (q["type"], q["state"], q["mtu"]) == ("RC", "RTS", 4096)
-        assert (q["path"], q["how"]) == ("shm", "mapped+process_vm+engine") and "not from farlane's pools" in q["reason"]
+        assert (q["path"], q["how"]) == ("shm", "mapped+process_vm+message+engine") and "not from farlane's pools" in q["reason"]
         c = q["counters"]
         for name in ("tx_packets", "tx_bytes", "direct_mapped", "direct_process_vm"):
             assert c[name] == said[name], (name, c[name], said[name])
-        assert c["direct_process_vm"] == 3 and c["direct_mapped"] >= 6 and c["ring_tx_packets"] >= 12
-        assert r["counters"]["rx_packets"] == c["tx_packets"] and r["counters"]["rx_bytes"] == c["tx_bytes"] >= 4 * 9000
+        assert c["direct_process_vm"] == 3 and c["direct_mapped"] >= 6 and c["ring_tx_packets"] >= 40
+        assert (c["message_tx"], c["message_tx_bytes"], r["counters"]["message_rx"]) == (2, 128, 2)
+        assert r["counters"]["rx_packets"] == c["tx_packets"] and r["counters"]["rx_bytes"] == c["tx_bytes"] >= 4 * 40000
         assert r["how"] == "engine" and "SENDs" in r["reason"]
         (device,) = [d for d in first["devices"] if d["name"] == q["device"]]
         assert device["interface"] == "lo" and device["counters"] == c
 
         table = run("rnic", env=peers.env).stdout
         line, = [l for l in table.splitlines() if f" {said['qpns'][0]} " in l and "RTS" in l and str(said["pids"][0]) in l.split()[0]]
-        assert "shm" in line and "mapped+process_vm+engine" in line and "127.0.0.1" in line or "::1" in line, line
+        assert "shm" in line and "mapped+process_vm+message+engine" in line and "127.0.0.1" in line or "::1" in line, line
         stats = run("rnic", "stats", env=peers.env).stdout
         assert re.search(r"^ +3  direct_process_vm  ", stats, re.M), stats
         one = run("rnic", "stats", "--qp", said["qpns"][0], env=peers.env).stdout

@@ -66,7 +66,8 @@ static int check(const struct fl_shm_link *link, const struct fl_shm_request *r,
                                    .access = right,
                                    .remote = true,
                                    .addr = r->addr,
-                                   .len = r->len};
+                                   .len = r->len,
+                                   .memo = r->memo};
     *place = (struct fl_key_place){0};
     return r->len ? fl_key_find(link->keys, &ask, place) : 0; /* 9.7.4: no key is needed for nothing */
 }

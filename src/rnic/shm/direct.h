@@ -26,6 +26,7 @@ struct fl_shm_request {
      * writes between lo and hi, goes behind them by packets. */
     bool behind;
     uint64_t lo, hi;
+    struct fl_key_memo *memo; /* of the peer's keys; NULL: none */
 };
 
 enum fl_shm_how {

@@ -15,8 +15,8 @@
 #define LISTENER   UINT32_MAX
 #define LINKS_MAX  1024
 #define EVENTS     16
-#define BATCH      64 /* packets of one peer a turn */
-#define LOOK_EVERY 64 /* turns: sockets tell nothing that rings do not */
+#define BATCH      64  /* packets of one peer a turn */
+#define LOOK_EVERY 256 /* turns: sockets tell nothing that rings do not */
 #define PACKET_MAX (sizeof(struct fl_hub_packet) + FL_HUB_PACKET_MAX)
 
 struct fl_shm {
