@@ -3,13 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <time.h>
-
-#include <unistd.h>
 
 #include "base/util.h"
 #include "bench.h"
+#include "machine.h"
 
 static json_t *number_or_null(double v)
 {
@@ -142,50 +139,15 @@ static json_t *histogram_json(const struct bench_result *r)
     return list;
 }
 
-static void cpu_model(char *buf, size_t size)
-{
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    char line[512];
-
-    snprintf(buf, size, "unknown");
-    while (f && fgets(line, sizeof(line), f)) {
-        const char *value = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) || !value)
-            continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(buf, size, "%s", value + 2);
-        break;
-    }
-    if (f)
-        fclose(f);
-}
-
-static json_t *machine_json(void)
-{
-    struct utsname name;
-    char model[256];
-
-    uname(&name);
-    cpu_model(model, sizeof(model));
-    return json_pack("{s:s, s:s, s:s, s:i}", "host", name.nodename, "kernel", name.release, "cpu", model,
-                     "cpus", (int)sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 int bench_json_save(const struct bench_plan *plan, const char *path, struct fl_error *err)
 {
-    const time_t now = time(NULL);
-    char date[32];
-    struct tm tm;
     json_t *json, *list = bench_json(plan);
     uint32_t i;
     int rc;
 
-    gmtime_r(&now, &tm);
-    strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
     for (i = 0; i < plan->nr_results; i++)
         json_object_set_new(json_array_get(list, i), "histogram_us", histogram_json(plan->results[i]));
-    json = json_pack("{s:s, s:s, s:o, s:o}", "farlane", FARLANE_VERSION, "date", date, "machine",
+    json = json_pack("{s:s, s:o, s:o, s:o}", "farlane", FARLANE_VERSION, "date", date_json(), "machine",
                      machine_json(), "results", list);
     errno = 0;
     rc = json_dump_file(json, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9));

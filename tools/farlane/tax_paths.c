@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/url.h"
+#include "base/util.h"
+#include "bench.h"
+#include "tax.h"
+
+#define NQN        "nqn.2026-01.io.farlane:tax"
+#define IQN        "iqn.2026-01.io.farlane:tax"
+#define READY_MS   20000
+#define CHUNK_LEN  (1u << 20)
+#define TGT_TRIES  100
+#define NO_SHM     "FARLANE_SHM=0"
+#define IS_FILE(s) (!strncmp((s), "file:", 5))
+
+/* ---- the device ---- */
+
+static void fill(uint64_t *words, size_t nr, uint64_t *state)
+{
+    size_t i;
+
+    for (i = 0; i < nr; i++) { /* xorshift64: no layer below can squeeze it */
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        words[i] = *state;
+    }
+}
+
+static int make_file(struct tax *tax, struct fl_error *err)
+{
+    uint64_t state = UINT64_C(0x9e3779b97f4a7c15), at;
+    uint64_t *chunk = malloc(CHUNK_LEN);
+    struct statvfs fs;
+    char path[300];
+    int fd, rc = 0;
+
+    if (statvfs(tax->work, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < tax->size) {
+        free(chunk);
+        return fl_error_set(err, -ENOSPC,
+                            "%s has no room for a file of %" PRIu64
+                            " MiB to measure; --folder says where else, "
+                            "--size how long",
+                            tax->folder, tax->size >> 20);
+    }
+    snprintf(path, sizeof(path), "%s/disk", tax->work);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    for (at = 0; chunk && fd >= 0 && rc == 0 && at < tax->size; at += CHUNK_LEN) {
+        fill(chunk, CHUNK_LEN / 8, &state);
+        if (pwrite(fd, chunk, FL_MIN(tax->size - at, (uint64_t)CHUNK_LEN), (off_t)at) < 0)
+            rc = -errno;
+    }
+    if (!chunk || fd < 0 || (rc == 0 && fsync(fd) < 0))
+        rc = chunk ? -errno : -ENOMEM;
+    if (fd >= 0)
+        close(fd);
+    free(chunk);
+    if (rc < 0)
+        return fl_error_set(err, rc,
+                            "cannot make a file of %" PRIu64 " MiB to measure in %s: %s; --folder says where "
+                            "else, --size how long",
+                            tax->size >> 20, tax->folder, strerror(-rc));
+    snprintf(tax->spec, sizeof(tax->spec), "file:%s,ro=1,lock=0", path);
+    return 0;
+}
+
+/* A file is read beside whoever has it open. */
+static int take_spec(struct tax *tax, const char *spec, struct fl_error *err)
+{
+    const bool plain = IS_FILE(spec) && !strchr(spec, ',');
+
+    if (tax->spec[0])
+        return fl_error_set(
+            err, -EINVAL, "%s and %s: one local device at a time, which is what the others are held against",
+            tax->spec, spec);
+    if ((size_t)snprintf(tax->spec, sizeof(tax->spec), "%s%s", spec, plain ? ",ro=1,lock=0" : "") >=
+        sizeof(tax->spec))
+        return fl_error_set(err, -ENAMETOOLONG, "%.40s…: too long", spec);
+    return 0;
+}
+
+/* "file:PATH,…" without the rest. */
+static void file_of(const struct tax *tax, char *path, size_t size)
+{
+    snprintf(path, size, "%.*s", (int)strcspn(tax->spec + 5, ","), tax->spec + 5);
+}
+
+/* ---- paths ---- */
+
+static struct tax_path *add_path(struct tax *tax, const char *key, const char *name)
+{
+    struct tax_path *p = &tax->paths[tax->nr_paths];
+
+    if (tax->nr_paths + 1 < TAX_MAX_PATHS)
+        tax->nr_paths++;
+    *p = (struct tax_path){.key = key, .copies = -1};
+    snprintf(p->name, sizeof(p->name), "%s", name);
+    return p;
+}
+
+/* The text may stand in another path. */
+static void FL_PRINTF(2, 3) leave_out(struct tax_path *p, const char *fmt, ...)
+{
+    char text[sizeof(p->why_not)];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    memcpy(p->why_not, text, sizeof(text));
+}
+
+/* ---- farlane's own servers ---- */
+
+/* url: of the namespace as it can be reached; "": p->why_not says why not. */
+static pid_t serve(struct tax *tax, struct tax_path *p, const char *listen)
+{
+    char control[300];
+    const char *argv[] = {tax->exe,  "serve", "--json", "--control", control, "--ns",
+                          tax->spec, "--nqn", NQN,      "--listen",  listen,  NULL};
+    const char *env[] = {p->env, NULL}, *url;
+    struct child *c = &tax->servers[tax->nr_servers];
+    struct fl_error err = {0};
+    json_t *ready;
+    char *line;
+
+    snprintf(control, sizeof(control), "%s/control%u", tax->work, tax->nr_servers);
+    if (child_start(c, argv, p->env ? env : NULL, &err) < 0) {
+        leave_out(p, "%.200s", err.text);
+        return 0;
+    }
+    tax->nr_servers++;
+    line = child_line(c, READY_MS);
+    ready = line ? json_loads(line, 0, NULL) : NULL;
+    url = json_string_value(json_object_get(json_array_get(json_object_get(ready, "namespaces"), 0), "url"));
+    if (url) {
+        snprintf(p->url, sizeof(p->url), "%s", url);
+    } else {
+        char why[200];
+
+        leave_out(p, "farlane serve did not come up: %s", child_complaint(c, why, sizeof(why)));
+    }
+    json_decref(ready);
+    free(line);
+    return url ? c->pid : 0;
+}
+
+static void add_own(struct tax *tax)
+{
+    struct tax_path *p = add_path(tax, "local", IS_FILE(tax->spec) ? "local, io_uring" : "local"), *tcp;
+
+    p->local = true;
+    snprintf(p->url, sizeof(p->url), "%s", tax->spec);
+    p->copies = IS_FILE(tax->spec) ? 0 : 1;
+
+    p = add_path(tax, "rdma-shm", "NVMe/RDMA, shared memory");
+    p->copies = 1;
+    p->target = serve(tax, p, "rdma://127.0.0.1:0");
+
+    p = add_path(tax, "rdma-udp", "NVMe/RDMA, RoCE v2 over UDP");
+    p->env = NO_SHM;
+    p->copies = 3; /* into the socket, out of the socket, to the place that the packet names */
+    p->target = serve(tax, p, "rdma://127.0.0.1:0");
+
+    tcp = add_path(tax, "tcp", "NVMe/TCP");
+    tcp->copies = 2; /* into the socket, and out of it into place */
+    tcp->target = serve(tax, tcp, "tcp://127.0.0.1:0");
+
+    p = add_path(tax, "tcp-digest", "NVMe/TCP, both digests");
+    p->copies = tcp->copies;
+    p->target = tcp->target;
+    if (tcp->target)
+        stpcpy(stpncpy(p->url, tcp->url, TAX_TEXT - 32), "&hdgst=1&ddgst=1");
+    else
+        leave_out(p, "%.200s", tcp->why_not);
+}
+
+/* ---- others' ---- */
+
+static int free_port(void)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sa);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
+
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&sa, len) == 0 &&
+        getsockname(fd, (struct sockaddr *)&sa, &len) == 0)
+        port = ntohs(sa.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+static bool answers(int port)
+{
+    struct sockaddr_in sa = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd, i;
+    bool yes = false;
+
+    for (i = 0; i < 100 && !yes; i++) {
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        yes = fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
+        if (fd >= 0)
+            close(fd);
+        if (!yes)
+            usleep(20000);
+    }
+    return yes;
+}
+
+static struct child *start_server(struct tax *tax, struct tax_path *p, const char *const *argv, int port)
+{
+    struct child *c = &tax->servers[tax->nr_servers];
+    struct fl_error err = {0};
+    char why[200];
+
+    if (child_start(c, argv, NULL, &err) < 0) {
+        leave_out(p, "%.200s", err.text);
+        return NULL;
+    }
+    tax->nr_servers++;
+    p->target = c->pid;
+    if (answers(port))
+        return c;
+    leave_out(p, "%s did not come up: %s", argv[0], child_complaint(c, why, sizeof(why)));
+    return NULL;
+}
+
+/* The same device by the same kernel interface, seen by a program that is not ours. */
+static void add_fio(struct tax *tax)
+{
+    struct tax_path *p = add_path(tax, "fio-local", "local, io_uring, by fio");
+
+    p->tool = TAX_FIO;
+    p->local = true;
+    p->copies = 0;
+    file_of(tax, p->url, sizeof(p->url));
+    if (!child_exists("fio"))
+        leave_out(p, "fio is not installed");
+}
+
+static void add_nbd(struct tax *tax)
+{
+    struct tax_path *p = add_path(tax, "nbd", "NBD, nbdkit and fio");
+    char file[TAX_TEXT], port_text[16];
+    const char *argv[] = {"nbdkit",  "--foreground", "--readonly", "-i",         "127.0.0.1", "-p",
+                          port_text, "file",         file,         "cache=none", NULL};
+    const int port = free_port();
+
+    p->tool = TAX_FIO;
+    file_of(tax, file, sizeof(file));
+    snprintf(port_text, sizeof(port_text), "%d", port);
+    snprintf(p->url, sizeof(p->url), "nbd://127.0.0.1:%d", port);
+    if (!child_exists("nbdkit") || !child_exists("fio"))
+        leave_out(p, "nbdkit and fio are not both installed");
+    else
+        start_server(tax, p, argv, port);
+}
+
+static bool tgtadm(const char *instance, const char *const *more, struct fl_error *err)
+{
+    const char *argv[24] = {"tgtadm", "-C", instance, "--lld", "iscsi"};
+    uint32_t nr = 5, i;
+    char *out;
+
+    for (i = 0; more[i] && nr < FL_ARRAY_LEN(argv) - 1; i++)
+        argv[nr++] = more[i];
+    out = child_run(argv, NULL, READY_MS, err);
+    free(out);
+    return out != NULL;
+}
+
+static void add_iscsi(struct tax *tax)
+{
+    struct tax_path *p = add_path(tax, "iscsi", "iSCSI, tgt and libiscsi");
+    char file[TAX_TEXT], portal[64], instance[16];
+    const int port = free_port();
+    const char *daemon[] = {"tgtd", "-f", "-C", instance, "--iscsi", portal, NULL};
+    const char *show[] = {"--mode", "target", "--op", "show", NULL};
+    const char *target[] = {"--mode", "target", "--op", "new", "--tid", "1", "-T", IQN, NULL};
+    const char *lun[] = {"--mode",   "logicalunit", "--op",       "new",    "--tid", "1",  "--lun", "1",
+                         "--bstype", "rdwr",        "--bsoflags", "direct", "-b",    file, NULL};
+    const char *bind[] = {"--mode", "target", "--op", "bind", "--tid", "1", "-I", "ALL", NULL};
+    struct fl_error err = {0};
+    int i;
+
+    p->tool = TAX_ISCSI_PERF;
+    file_of(tax, file, sizeof(file));
+    snprintf(portal, sizeof(portal), "portal=127.0.0.1:%d", port);
+    snprintf(instance, sizeof(instance), "%d", 100 + (int)(getpid() % 30000)); /* another tgtd may run */
+    snprintf(p->url, sizeof(p->url), "iscsi://127.0.0.1:%d/" IQN "/1", port);
+    if (!child_exists("tgtd") || !child_exists("iscsi-perf"))
+        leave_out(p, "tgtd and iscsi-perf are not both installed");
+    else if (geteuid())
+        leave_out(p, "tgtd runs as root only");
+    else if (start_server(tax, p, daemon, port)) {
+        for (i = 0; i < TGT_TRIES && !tgtadm(instance, show, NULL); i++)
+            usleep(20000);
+        if (!tgtadm(instance, target, &err) || !tgtadm(instance, lun, &err) || !tgtadm(instance, bind, &err))
+            leave_out(p, "%.200s", err.text);
+    }
+}
+
+/* ---- */
+
+static int add_url(struct tax *tax, const char *url, struct fl_error *err)
+{
+    struct fl_url parsed;
+    struct tax_path *p;
+
+    if (fl_url_parse(url, &parsed, err) < 0)
+        return err->code;
+    p = add_path(tax, "url", "");
+    snprintf(p->name, sizeof(p->name), "%.63s", url);
+    snprintf(p->url, sizeof(p->url), "%.1200s", url);
+    p->target = bench_peer_find(url);
+    return 0;
+}
+
+static int find_work_folder(struct tax *tax, struct fl_error *err)
+{
+    const ssize_t len = readlink("/proc/self/exe", tax->exe, sizeof(tax->exe) - 1);
+
+    tax->exe[FL_MAX(len, 0)] = '\0';
+    snprintf(tax->work, sizeof(tax->work), "%s/farlane-tax-XXXXXX", tax->folder);
+    if (mkdtemp(tax->work))
+        return 0;
+    tax->work[0] = '\0';
+    return fl_error_set(err, -errno, "cannot make a folder in %s: %s; --folder says where else", tax->folder,
+                        strerror(errno));
+}
+
+int tax_open(struct tax *tax, struct fl_error *err)
+{
+    uint32_t i;
+    int rc = find_work_folder(tax, err);
+
+    for (i = 0; i < tax->nr_urls && rc == 0; i++)
+        if (bench_is_local(tax->urls[i]))
+            rc = take_spec(tax, tax->urls[i], err);
+    if (rc == 0 && !tax->nr_urls)
+        rc = make_file(tax, err);
+    if (rc == 0 && tax->spec[0])
+        add_own(tax);
+    if (rc == 0 && IS_FILE(tax->spec) && !tax->ours_only) {
+        add_fio(tax);
+        add_nbd(tax);
+        add_iscsi(tax);
+    }
+    for (i = 0; i < tax->nr_urls && rc == 0; i++)
+        if (!bench_is_local(tax->urls[i]))
+            rc = add_url(tax, tax->urls[i], err);
+    return rc;
+}
+
+static void remove_in(const char *folder, const char *name)
+{
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    unlink(path);
+}
+
+void tax_close(struct tax *tax)
+{
+    uint32_t i;
+    char name[32];
+
+    for (i = 0; i < tax->nr_servers; i++) {
+        child_stop(&tax->servers[i]);
+        snprintf(name, sizeof(name), "control%u", i);
+        remove_in(tax->work, name);
+    }
+    tax->nr_servers = 0;
+    for (i = 0; i < tax->nr_paths; i++) {
+        json_decref(tax->paths[i].histogram);
+        tax->paths[i].histogram = NULL;
+    }
+    if (!tax->work[0])
+        return;
+    remove_in(tax->work, "disk");
+    remove_in(tax->work, "result");
+    if (rmdir(tax->work) == 0)
+        tax->work[0] = '\0';
+}

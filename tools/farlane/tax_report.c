@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "tax.h"
+#include "term.h"
+
+static void cell_us(struct table *t, struct tax_figure f, const char *sign)
+{
+    const double us = f.median < 0 ? -f.median : f.median;
+
+    if (!f.known)
+        table_cell(t, "-");
+    else
+        table_cell(t, us < 100 ? "%s%.2f" : us < 10000 ? "%s%.1f" : "%s%.0f", f.median < 0 ? "-" : sign, us);
+}
+
+static void cell_rate(struct table *t, struct tax_figure f)
+{
+    if (f.median < 1e6)
+        table_cell(t, f.median < 1e4 ? "%.0f" : "%.1fk", f.median < 1e4 ? f.median : f.median / 1e3);
+    else
+        table_cell(t, "%.3fM", f.median / 1e6);
+}
+
+static void cell_cores(struct table *t, struct tax_figure f)
+{
+    if (!f.known)
+        table_cell(t, "?");
+    else
+        table_cell(t, "%.2f", f.median);
+}
+
+/* Half the way from the least to the most, as a share of the median: of the figure that varied most. */
+static double spread(const struct tax_path *p)
+{
+    static const enum tax_column columns[] = {TAX_MEAN, TAX_RATE, TAX_GBPS};
+    double most = 0;
+    size_t i;
+
+    for (i = 0; i < FL_ARRAY_LEN(columns); i++) {
+        const struct tax_figure f = tax_figure(p, columns[i]);
+
+        if (f.known && f.median > 0)
+            most = FL_MAX(most, (f.most - f.least) / 2 / f.median);
+    }
+    return most;
+}
+
+static void add_row(struct table *t, const struct tax *tax, const struct tax_path *p)
+{
+    int c;
+
+    table_cell(t, "%s", p->name);
+    for (c = TAX_MEAN; c <= TAX_P999; c++)
+        cell_us(t, tax_added(tax, p, (enum tax_column)c), "+");
+    cell_us(t, tax_figure(p, TAX_MEAN), "");
+    cell_rate(t, tax_figure(p, TAX_RATE));
+    table_cell(t, "%.2f", tax_figure(p, TAX_GBPS).median);
+    cell_cores(t, tax_figure(p, TAX_HOST));
+    if (p->local)
+        table_cell(t, "-");
+    else
+        cell_cores(t, tax_figure(p, TAX_TARGET));
+    if (p->copies < 0)
+        table_cell(t, "?");
+    else
+        table_cell(t, "%.0f", p->copies);
+    table_cell(t, "+-%.0f%%", spread(p) * 100);
+}
+
+static void note(const char *text)
+{
+    printf("%s%s%s\n", term_on(stdout, TERM_DIM), text, term_off(stdout));
+}
+
+void tax_report(const struct tax *tax)
+{
+    const struct tax_path *base = tax_base(tax);
+    char size[FL_SIZE_TEXT_LEN];
+    struct table t;
+    uint32_t i;
+
+    printf("What each way to %s costs here: %s of it, %u rounds of %g s in turn, medians; %.0f s in all\n\n",
+           tax->spec[0] ? "the same device" : "these namespaces", fl_size_format(tax->size, size),
+           tax->nr_rounds, tax->seconds, tax->took);
+    table_init(&t, "PATH", ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us", ">IOPS", ">GB/s",
+               ">CORES/MIOPS HOST", ">TARGET", ">COPIES", ">SPREAD", NULL);
+    for (i = 0; i < tax->nr_paths; i++)
+        if (tax->paths[i].nr_rounds)
+            add_row(&t, tax, &tax->paths[i]);
+    table_hide_empty(&t);
+    table_print(&t, stdout, 2);
+    putchar('\n');
+    for (i = 0; i < tax->nr_paths; i++)
+        if (!tax->paths[i].nr_rounds)
+            printf("  not measured: %s: %s\n", tax->paths[i].name, tax->paths[i].why_not);
+    if (tax_disturbance(tax) > TAX_DISTURBED)
+        printf("%sThe machine was disturbed: other programs kept one of these from its CPU for up to %.0f %% "
+               "of a "
+               "measurement. Repeat it on a quiet one.%s\n",
+               term_on(stdout, TERM_YELLOW), tax_disturbance(tax) * 100, term_off(stdout));
+    if (base)
+        note("ADDED: what the path adds to the local device at depth 1, 4 KiB random reads, as differences "
+             "of the same round.");
+    note("LATENCY: mean at depth 1. IOPS and CORES: 4 KiB random reads at depth 32, polling counted. GB/s: "
+         "128 KiB reads at "
+         "depth 8.");
+    note("COPIES: by CPUs for each byte read, those of the kernel too, by the design of the path. ?: not "
+         "known. -: none, or "
+         "the tool does not tell.");
+}
