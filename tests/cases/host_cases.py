@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host: what broken and unusual targets answer to farlane's commands, and what happens when the way to one is cut."""
 import concurrent.futures
+import contextlib
 import functools
 import json
 import os
 import random
+import signal
 import socket
 import struct
 import subprocess
@@ -18,6 +20,9 @@ from runner import main
 from wire import *
 
 HOST_JOB = os.environ["FL_HOST_JOB"]
+# For the cases over RDMA, a UDP port and a hub of this test's own.
+os.environ.setdefault("FARLANE_ROCE_PORT", str(20000 + os.getpid() % 12000))
+os.environ.setdefault("FARLANE_HUB", f"farlane-hosts-{os.getpid()}")
 
 
 def read(url, length=4096, check=True, offset=0):
@@ -430,6 +435,40 @@ def case_H1_one_dead_target_among_four():
     hole.close()
 
 
+def case_H1_one_dead_target_among_four_over_rdma():
+    """The fourth is a target whose process stands still, in the middle of its life and from the beginning."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server("ram:16M", listen=("rdma://127.0.0.1:0",), settle=False)) for _ in range(4)]
+        jobs = [subprocess.Popen([HOST_JOB, s.url, "4", "5", "1000", "0", "0", "500"], stdout=subprocess.PIPE, text=True) for s in servers[:3]]
+        for j in jobs:
+            assert j.stdout.readline() == "started\n"
+        os.kill(servers[3].pid, signal.SIGSTOP)
+        lost = subprocess.Popen([HOST_JOB, servers[3].url, "4", "5", "1000", "0", "0", "500"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for j in jobs:
+            out = json.loads(j.communicate(timeout=PATIENCE)[0].splitlines()[-1])
+            assert out["failed"] == 0 and out["twice"] == 0 and out["in_flight"] == 0 and "reconnecting" not in out["states"], out
+            assert out["worst_us"] < 1500000, out
+        err = lost.communicate(timeout=PATIENCE)[1]
+        assert lost.returncode == 1 and err, err
+        os.kill(servers[3].pid, signal.SIGCONT)
+
+
+class Standstill:
+    """As a cable that is pulled: a target's process stands still."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def pull(self):
+        os.kill(self.server.pid, signal.SIGSTOP)
+
+    def mend(self):
+        os.kill(self.server.pid, signal.SIGCONT)
+
+    def close(self):
+        pass
+
+
 def verify(out, url, depth):
     """Each slot's block holds a whole write: the last one acknowledged, or one submitted after it."""
     data = read(url, depth * 4096).stdout
@@ -445,12 +484,21 @@ def verify(out, url, depth):
 def case_H3_cable_pulled():
     """Under writes at depth 32: put back before I/O may fail, after it, and after the target was given up. Times are a fifth
     of the report's."""
+    cable_pulled("tcp")
+
+
+def case_H3_target_stands_still_over_rdma():
+    """The same, where the target's process stands still."""
+    cable_pulled("rdma")
+
+
+def cable_pulled(transport):
     results = {}
 
     def scenario(name, seconds, mend_after):
-        with Server("ram:16M", settle=False) as s:
-            cable = Cable(s.addr)
-            url = f"nvme+tcp://127.0.0.1:{cable.port}/{NQN}?ns=1"
+        with Server("ram:16M", listen=(f"{transport}://127.0.0.1:0",), settle=False) as s:
+            cable = Cable(s.addr) if transport == "tcp" else Standstill(s)
+            url = f"nvme+tcp://127.0.0.1:{cable.port}/{NQN}?ns=1" if transport == "tcp" else s.url
             job = subprocess.Popen([HOST_JOB, url, "32", str(seconds), "1000", "5000", "9000", "500"], stdout=subprocess.PIPE, text=True)
             assert job.stdout.readline() == "started\n"
             time.sleep(0.7)

@@ -15,6 +15,7 @@ from transport import LISTEN, TRANSPORT, Controller
 
 EXE = os.environ.get("FARLANE", "farlane")
 SANITIZED = bool(os.environ.get("FL_SANITIZED"))
+EXE_PREFIX = [] # a command that the server is started by
 NQN = "nqn.2026-01.org.example:cases"
 PATIENCE = 60 # seconds; a guard only, for busy machines
 
@@ -52,12 +53,12 @@ class Server:
     """`farlane serve` on free ports. At the end of the with block it has to be as it was at its start (settle), and to
     leave with status 0 when told."""
 
-    def __init__(self, *spec, args=(), listen=(LISTEN,), settle=True, env=None, poll="adaptive", growth_kib=4096 if TRANSPORT == "tcp" else 12288): # the RNIC allocates more at first
+    def __init__(self, *spec, args=(), listen=(LISTEN,), settle=True, env=None, poll="adaptive", growth_kib=4096 if TRANSPORT == "tcp" else 12288, warm=True): # the RNIC allocates more at first
         self.dir = tempfile.mkdtemp(prefix="farlane-case-")
         self.control = os.path.join(self.dir, "control")
         self.want_settle, self.growth_kib = settle, growth_kib
         self.log = open(os.path.join(self.dir, "log"), "w+")
-        cmd = [EXE, "serve", "--json", "--nqn", NQN, "--control", self.control, "--poll", poll]
+        cmd = [*EXE_PREFIX, EXE, "serve", "--json", "--nqn", NQN, "--control", self.control, "--poll", poll]
         for s in spec:
             cmd += ["--ns", s]
         for l in listen:
@@ -72,7 +73,7 @@ class Server:
             self.pid = self.ready["pid"]
             self.addr = self.addr_of(self.ready["listeners"][0]["url"])
             self.url = self.ready["namespaces"][0]["url"] if self.ready["namespaces"] else None
-            self.warm_up()
+            self.warm_up(warm)
         except BaseException:
             self.kill()
             raise
@@ -82,9 +83,9 @@ class Server:
         host, port = re.fullmatch(r"(?:tcp|rdma)://(.*):(\d+)", url).groups()
         return host.strip("[]"), int(port)
 
-    def warm_up(self):
+    def warm_up(self, warm=True):
         """What is allocated once, at first use, is not growth."""
-        if self.want_settle and self.ready["namespaces"] and not self.ready_is_closed():
+        if warm and self.want_settle and self.ready["namespaces"] and not self.ready_is_closed():
             with Controller(self.addr, NQN) as c:
                 c.io(sqsize=3).close()
             self.wait_empty()
