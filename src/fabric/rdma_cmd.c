@@ -242,7 +242,8 @@ static uint32_t make_requests(const struct slot *slot, uint32_t lkey, enum ibv_w
         if (!len)
             continue;
         sges[nr] = (struct ibv_sge){.addr = at, .length = len, .lkey = lkey};
-        wrs[nr] = (struct ibv_send_wr){.next = &wrs[nr + 1],
+        wrs[nr] = (struct ibv_send_wr){.wr_id = WR_PIECE,
+                                       .next = &wrs[nr + 1],
                                        .sg_list = &sges[nr],
                                        .num_sge = 1,
                                        .opcode = opcode,
@@ -424,7 +425,8 @@ static void take_completion(struct rdma_conn *c, const struct ibv_wc *wc)
             snprintf(why, sizeof(why), "RDMA %s failed: %s",
                      (wc->wr_id & 3) == WR_RECV   ? "receive"
                      : (wc->wr_id & 3) == WR_READ ? "READ"
-                                                  : "WRITE or SEND",
+                     : (wc->wr_id & 3) == WR_SEND ? "SEND"
+                                                  : "transfer",
                      fl_rdma_wc_text(wc->status));
             broke(c, why);
         }

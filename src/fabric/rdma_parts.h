@@ -30,7 +30,13 @@ enum slot_state {
 };
 
 /* What a completion is of: in the low bits of its wr_id, above them the number of receive or slot. */
-enum { WR_RECV, WR_READ, WR_SEND, WR_BITS = FL_RDMA_WR_BITS };
+enum {
+    WR_RECV,
+    WR_READ,
+    WR_SEND,
+    WR_PIECE /* unsignaled: told of only when it fails */,
+    WR_BITS = FL_RDMA_WR_BITS
+};
 
 struct slot {
     struct fl_cmd cmd;

@@ -428,6 +428,12 @@ def case_shared_receives():
                         assert queues[0].read(8 * (k * 32 + i), 8).data == bytes([turn + k + i]) * 4096
             queues[0].send(bytes(10))
             queues[0].ended()
+            q = queues[1] # a transfer in pieces that fails: not to be taken for a receive
+            at = q.p.room(8192)
+            behind = keyed(q.p.base + at, 4096, q.p.heap_key ^ 0x5A5A00) + keyed(q.p.base + at, 4096, q.p.heap_key)
+            for opcode in (NVM_READ, NVM_WRITE):
+                q.start(opcode, 1, rw_cdw(0, 16), sgl=(SGL_LAST_SEGMENT, 0, 32), behind=behind)
+            q.ended()
         for i in range(len(cut_states(None))):
             for how in ("kill", "disconnect"):
                 cut(g, cut_states(g)[i], how)
