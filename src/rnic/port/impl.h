@@ -3,7 +3,7 @@
 #ifndef FL_RNIC_PORT_IMPL_H
 #define FL_RNIC_PORT_IMPL_H
 
-#include "rnic/hub/link.h"
+#include "rnic/hub/find.h"
 #include "rnic/hub/server.h"
 #include "rnic/hub/unix.h"
 #include "rnic/port/udp.h"
@@ -44,6 +44,14 @@ struct fl_port {
     int epoll_fd, udp_fd;
     enum fl_role role;
     uint64_t next_try, give_up; /* when not HUB or MEMBER */
+    uint64_t looked_at;         /* when all descriptors were looked at */
+    uint64_t hub_looked_at;     /* when a member last looked whether its hub is stopped */
+    uint32_t nr_seen_stopped;   /* so many times in a row it was */
+    int beside[FL_HUB_NAMES];   /* of a hub that took over: connections to those that are stopped */
+    int nr_beside, own_name;
+    uint32_t names;    /* of a hub: its own name, and theirs; a bit each. Nobody connects to himself */
+    bool beside_gone;  /* one of them broke */
+    bool met_stranger; /* of a hub: somebody connected since descriptors were looked at */
     uint32_t backoff_ms;
     uint32_t slot;
     struct fl_hub_server *server; /* of a hub */
@@ -64,6 +72,19 @@ struct fl_port {
 /* join.c: moves towards HUB or MEMBER; does nothing when it is one. */
 void fl_port_join_step(struct fl_port *port, uint64_t now);
 void fl_port_lost_hub(struct fl_port *port, uint64_t now);
+void fl_port_stop_serving(struct fl_port *port, uint64_t now);
+
+/* stopped.c */
+#define FL_PORT_LOOKS    4
+#define FL_PORT_LOOK_NS  (50 * FL_NS_PER_MS)
+#define FL_PORT_STUCK_NS FL_NS_PER_S /* between attempts where nobody may take over */
+bool fl_port_hub_looks_stopped(const struct fl_port *port);
+/* The UDP port, beside hubs that are stopped. 0 or negative errno. */
+int fl_port_listen_beside(struct fl_port *port, int own_name);
+void fl_port_forget_beside(struct fl_port *port);
+/* Of a member: is its hub stopped? Of a hub: was it stopped itself, and has another process taken over? */
+void fl_port_watch_hub(struct fl_port *port, uint64_t now);
+uint64_t fl_port_watch_deadline(const struct fl_port *port);
 void fl_port_link_event(struct fl_port *port); /* the hub said something */
 /* A request to the hub, whoever that is. 0; -EAGAIN: there is none in time. */
 int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply);

@@ -47,9 +47,22 @@ void fl_port_lost_hub(struct fl_port *port, uint64_t now)
 
 static void drop_udp(struct fl_port *port)
 {
-    close(port->udp_fd);
+    if (port->udp_fd >= 0)
+        close(port->udp_fd);
     port->udp_fd = -1;
+    fl_port_forget_beside(port);
     port->role = FL_ROLE_NONE;
+}
+
+void fl_port_stop_serving(struct fl_port *port, uint64_t now)
+{
+    drop_udp(port); /* before the name goes, by which the other hub counts the sockets beside its own */
+    fl_hub_server_stop(port->server);
+    port->server = NULL;
+    port->stats.is_hub = false;
+    port->nr_seen_stopped = 0;
+    port->next_try = now;
+    port->backoff_ms = 1;
 }
 
 /* As the hub: what this process had before, first. */
@@ -64,20 +77,20 @@ static void claim_own(struct fl_port *port)
         fl_hub_listen(table, port->slot, port->services[i]);
 }
 
-static void become_hub(struct fl_port *port, uint64_t now)
+static int start_server(struct fl_port *port, const char *name)
 {
-    const struct fl_hub_server_options options = {.name = port->name,
+    const struct fl_hub_server_options options = {.name = name,
                                                   .address = port->address,
                                                   .epoll_fd = port->epoll_fd,
                                                   .tag = FL_PORT_SERVER,
                                                   .want = port->slot,
                                                   .before = port->link.shared};
-    int rc = fl_hub_server_start(&options, &port->server);
-    if (rc == -EADDRINUSE && now < port->give_up) {
-        port->role = FL_ROLE_BINDER;
-        port->next_try = now + FL_NS_PER_MS;
-        return;
-    }
+    return fl_hub_server_start(&options, &port->server);
+}
+
+/* rc: whether the server, and the UDP port, could be had. */
+static void serve(struct fl_port *port, int rc, uint64_t now)
+{
     if (rc == 0)
         rc = watch(port, port->udp_fd, FL_PORT_UDP);
     if (rc < 0) {
@@ -95,9 +108,48 @@ static void become_hub(struct fl_port *port, uint64_t now)
     claim_own(port);
 }
 
+static void become_hub(struct fl_port *port, uint64_t now)
+{
+    int rc = start_server(port, port->name);
+    port->own_name = 0;
+    port->names = 1;
+    if (rc == -EADDRINUSE && now < port->give_up) {
+        port->role = FL_ROLE_BINDER;
+        port->next_try = now + FL_NS_PER_MS;
+        return;
+    }
+    serve(port, rc, now);
+}
+
+/* From hubs that are stopped. Whoever gets the next name does it; the others find it there. */
+static void take_over(struct fl_port *port, const struct fl_hub_search *search, uint64_t now)
+{
+    char name[FL_HUB_NAME_LEN + 2];
+    fl_hub_name(port->name, search->free, name);
+    int rc = start_server(port, name);
+    if (rc < 0) {
+        try_later(port, now);
+        return;
+    }
+    serve(port, fl_port_listen_beside(port, search->free), now);
+    if (port->role == FL_ROLE_HUB)
+        FL_WARN("rnic: process %d, the hub of UDP port %u, is stopped: this process takes over", search->pid,
+                port->udp_port);
+}
+
 static void connect_to_hub(struct fl_port *port, uint64_t now)
 {
-    int rc = fl_hub_link_connect(&port->link, port->name, port->slot, port->address);
+    struct fl_hub_search search;
+    bool patient = port->nr_seen_stopped < FL_PORT_LOOKS; /* it may only look so */
+    int rc = fl_hub_find(&port->link, port->name, port->slot, port->address, patient, &search);
+    if (rc == -ENOENT && search.ours && search.free < FL_HUB_NAMES) {
+        take_over(port, &search, now);
+        return;
+    }
+    if (rc == -ENOENT && search.nr_stopped) { /* another user's: each question stays in its queue */
+        port->next_try = now + FL_PORT_STUCK_NS;
+        return;
+    }
     if (rc == 0)
         rc = watch(port, port->link.fd, FL_PORT_LINK);
     if (rc < 0) {
@@ -106,7 +158,7 @@ static void connect_to_hub(struct fl_port *port, uint64_t now)
         return;
     }
     port->role = FL_ROLE_GUEST;
-    port->next_try = now + WELCOME_NS;
+    port->next_try = now + (search.nr_stopped && patient ? FL_PORT_LOOKS * FL_PORT_LOOK_NS : WELCOME_NS);
 }
 
 void fl_port_join_step(struct fl_port *port, uint64_t now)
@@ -118,8 +170,12 @@ void fl_port_join_step(struct fl_port *port, uint64_t now)
         return;
     }
     if (port->role == FL_ROLE_GUEST) { /* no WELCOME in time: that hub is stuck */
+        bool stopped = fl_port_hub_looks_stopped(port);
         fl_port_lost_hub(port, now);
-        try_later(port, now);
+        if (stopped)
+            port->nr_seen_stopped = FL_PORT_LOOKS;
+        else
+            try_later(port, now);
         return;
     }
     port->udp_fd = fl_udp_listen(port->udp_port);
@@ -176,6 +232,8 @@ static void welcomed(struct fl_port *port, const struct fl_hub_msg *msg, uint64_
     }
     port->role = FL_ROLE_MEMBER;
     port->backoff_ms = 1;
+    port->nr_seen_stopped = 0;
+    port->hub_looked_at = now;
 }
 
 /* Answer to a CLAIM: numbers that another process has now are lost to this one. */
@@ -198,6 +256,7 @@ static void take_message(struct fl_port *port, const struct fl_hub_msg *msg)
     if (msg->status)
         FL_WARN("rnic: the new hub did not take over all of this process's numbers and services: %s",
                 strerror(msg->status < 0 && msg->status > -4096 ? -msg->status : EPROTO));
+    port->nr_seen_stopped = 0; /* it only looked so */
     if (msg->seq - port->first_claim < port->nr_claims)
         claimed(port, msg->seq - port->first_claim, msg->values[0]);
 }
@@ -231,8 +290,12 @@ static int ask(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *
         if (fl_now_ns() >= end)
             return -EAGAIN;
         rc = fl_hub_link_recv(&port->link, reply);
-        if (rc == 0)
+        if (rc == 0) {
             wait_a_moment(port);
+            fl_port_watch_hub(port, fl_now_ns());
+            if (port->role != FL_ROLE_MEMBER)
+                return -ECONNRESET;
+        }
         if (rc <= 0)
             continue;
         if (reply->type == FL_HUB_REPLY && reply->seq == msg->seq)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/util.h"
 #include "rnic/port/impl.h"
 
 #define OPEN_NS (3 * FL_NS_PER_S)
@@ -51,7 +52,7 @@ static int join(struct fl_port *port, struct fl_error *err)
     }
     return fl_error_set(err, -EADDRINUSE,
                         "UDP port %u is in use and no farlane process serves it: another RDMA program or the "
-                        "kernel's rdma_rxe holds it, or the process that does is stopped",
+                        "kernel's rdma_rxe holds it, or a process that does is stopped, and another user's",
                         port->udp_port);
 }
 
@@ -248,6 +249,7 @@ void fl_port_close(struct fl_port *port)
         close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
     if (port->server)
         fl_hub_server_stop(port->server);
+    fl_port_forget_beside(port);
     fl_hub_link_fini(&port->link);
     fl_qpn_pool_fini(&port->qpns);
     free(port->services);
@@ -265,6 +267,7 @@ void fl_port_forget(struct fl_port *port)
         close(port->link.fd);
     if (port->server)
         fl_hub_server_forget(port->server);
+    fl_port_forget_beside(port);
     fl_udp_tx_forget(port->tx);
     close(port->epoll_fd);
 }
@@ -309,14 +312,17 @@ static void look_around(struct fl_port *port)
                 fl_port_link_event(port);
             break;
         case FL_PORT_SERVER:
+            port->met_stranger = true;
             if (port->server)
                 fl_hub_server_event(port->server, (uint32_t)events[i].data.u64);
             break;
         }
     }
-    fl_port_join_step(port, fl_now_ns());
+    uint64_t now = fl_now_ns();
+    fl_port_watch_hub(port, now);
+    fl_port_join_step(port, now);
     if (port->server)
-        fl_hub_server_tick(port->server, fl_now_ns());
+        fl_hub_server_tick(port->server, now);
 }
 
 int fl_port_poll(struct fl_port *port, int max,
@@ -351,9 +357,11 @@ int fl_port_wait_fd(const struct fl_port *port)
 uint64_t fl_port_deadline(struct fl_port *port)
 {
     if (port->role == FL_ROLE_HUB)
-        return fl_udp_rx_has_more(port->rx) ? 0 : fl_hub_server_deadline(port->server);
+        return fl_udp_rx_has_more(port->rx)
+                   ? 0
+                   : FL_MIN(fl_hub_server_deadline(port->server), fl_port_watch_deadline(port));
     if (port->role == FL_ROLE_MEMBER)
-        return fl_hub_ring_sleep(&port->link.ring) ? FL_ROCE_NEVER : 0;
+        return fl_hub_ring_sleep(&port->link.ring) ? fl_port_watch_deadline(port) : 0;
     return port->next_try;
 }
 

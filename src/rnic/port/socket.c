@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,13 @@ static int bind_any(int fd, int family, uint16_t port)
     return rc < 0 ? -errno : 0;
 }
 
-int fl_udp_listen(uint16_t port)
+/* Not bound yet */
+static int open_listener(int *of_family)
 {
-    int family, fd = open_any(&family), rc;
+    int family, fd = open_any(&family);
     if (fd < 0)
         return fd;
+    *of_family = family;
     set(fd, IPPROTO_IP, IP_PKTINFO, 1);
     set(fd, IPPROTO_IP, IP_RECVTOS, 1);
     set(fd, IPPROTO_IP, IP_RECVTTL, 1);
@@ -61,7 +64,36 @@ int fl_udp_listen(uint16_t port)
     }
     set(fd, IPPROTO_UDP, UDP_GRO, 1);
     set_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE);
-    rc = bind_any(fd, family, port);
+    return fd;
+}
+
+int fl_udp_listen(uint16_t port)
+{
+    int family, fd = open_listener(&family), rc;
+    if (fd < 0)
+        return fd;
+    rc = bind_any(fd, family, port); /* alone: whoever gets it is the hub */
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    set(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* from now on this user may bind another one beside it */
+    return fd;
+}
+
+int fl_udp_listen_beside(uint16_t port, int nr)
+{
+    /* The sockets of one port are numbered in the order in which they were bound. */
+    struct sock_filter take_this[] = {{.code = BPF_RET | BPF_K, .k = (uint32_t)nr}};
+    const struct sock_fprog program = {.len = 1, .filter = take_this};
+    const int one = 1;
+    int family, fd = open_listener(&family), rc;
+    if (fd < 0)
+        return fd;
+    rc = setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ? -errno
+                                                                         : bind_any(fd, family, port);
+    if (rc == 0 && setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) < 0)
+        rc = -errno;
     if (rc < 0) {
         close(fd);
         return rc;

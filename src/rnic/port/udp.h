@@ -18,6 +18,8 @@ static inline bool fl_udp_is_ip4(const struct in6_addr *gid)
 
 /* Bound to port with everything on that the receiver wants to know; or negative errno. */
 int fl_udp_listen(uint16_t port);
+/* The same beside the sockets of nr others of this user, who are stopped: all packets come here. */
+int fl_udp_listen_beside(uint16_t port, int nr);
 #define FL_UDP_TTL 64
 
 extern const struct in6_addr fl_udp_any_ip4;

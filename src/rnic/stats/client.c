@@ -10,8 +10,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "rnic/hub/link.h"
-#include "rnic/hub/unix.h"
+#include "rnic/hub/find.h"
 
 #define HUB_MS    1000 /* for the hub to answer */
 #define NO_HUB_MS 150  /* for another one to take over from a hub that was killed */
@@ -32,8 +31,9 @@ static bool wait_readable(int fd, uint64_t end_ns)
 static int connect_to_hub(struct fl_hub_link *link, const char *name)
 {
     uint64_t end = fl_now_ns() + NO_HUB_MS * FL_NS_PER_MS;
+    struct fl_hub_search search;
     int rc;
-    while ((rc = fl_hub_link_connect(link, name, 0, "")) == -ECONNREFUSED && fl_now_ns() < end)
+    while ((rc = fl_hub_find(link, name, 0, "", true, &search)) == -ENOENT && fl_now_ns() < end)
         poll(NULL, 0, 5);
     return rc;
 }
@@ -84,7 +84,7 @@ int fl_stats_list(const char *hub_path, uint16_t udp_port, struct fl_stats_liste
         return fl_error_set(err, -EINVAL, "name of the hub is too long: %s", hub_path);
     fl_hub_link_init(&link);
     rc = connect_to_hub(&link, name);
-    if (rc == -ECONNREFUSED)
+    if (rc == -ENOENT)
         return fl_error_set(err, -ENOENT, "no process here uses the software RNIC (UDP port %u)", udp_port);
     if (rc == 0) {
         fl_hub_unix_peer(link.fd, &hub);
