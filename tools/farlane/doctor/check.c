@@ -30,6 +30,11 @@ static const struct check *find_check(const char *id)
     return NULL;
 }
 
+bool doctor_knows(const char *id)
+{
+    return find_check(id);
+}
+
 /*
  * The text with {0} and {1} filled in. In a command they are shell words: names of interfaces may hold nearly
  * any character.

@@ -74,6 +74,8 @@ const char *sure_name(enum sure sure);
 /* Runs every check of the table that has a function, or the one with this id (NULL: all). */
 void doctor_run(struct doctor *d, const char *id);
 void doctor_free(struct doctor *d);
+/* Is there a row of this name? */
+bool doctor_knows(const char *id);
 size_t doctor_count(const struct doctor *d, enum level level);
 
 /* What a check's function reports. `arg` is {1}; NULL: "". */

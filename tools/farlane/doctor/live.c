@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <liburing.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -53,6 +55,34 @@ static int live_addrs(const struct sys *sys, struct sys_addr *addrs, int max)
     }
     freeifaddrs(list);
     return nr;
+}
+
+static int live_interfaces(const struct sys *sys, struct sys_interface *interfaces, int max)
+{
+    struct if_nameindex *list = if_nameindex();
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), nr = 0;
+
+    for (const struct if_nameindex *i = list; i && i->if_index && nr < max; i++) {
+        struct sys_interface *to = &interfaces[nr];
+        struct ifreq req = {0};
+
+        memset(to, 0, sizeof(*to));
+        snprintf(to->name, sizeof(to->name), "%s", i->if_name);
+        memcpy(req.ifr_name, to->name, sizeof(req.ifr_name) - 1);
+        if (ioctl(fd, SIOCGIFMTU, &req) < 0)
+            continue;
+        to->mtu = (uint32_t)req.ifr_mtu;
+        if (ioctl(fd, SIOCGIFFLAGS, &req) < 0)
+            continue;
+        to->up = req.ifr_flags & IFF_UP && req.ifr_flags & IFF_RUNNING;
+        to->loopback = req.ifr_flags & IFF_LOOPBACK;
+        nr++;
+    }
+    if (list)
+        if_freenameindex(list);
+    if (fd >= 0)
+        close(fd);
+    return list ? nr : -ENOMEM;
 }
 
 static bool in_subnet(const struct sys_addr *a, const struct in6_addr *to)
@@ -139,6 +169,7 @@ static int live_uring(const struct sys *sys)
 
 const struct sys_ops sys_live_ops = {
     .addrs = live_addrs,
+    .interfaces = live_interfaces,
     .route = live_route,
     .port_mtu = live_port_mtu,
     .dcb = live_dcb,

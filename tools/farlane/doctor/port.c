@@ -82,29 +82,63 @@ static void read_nic(const struct sys *sys, struct nic *nic)
         nic->mbps = 0; /* -1: not known; an interface that is down answers EINVAL */
 }
 
-int nics_read(const struct sys *sys, struct nics *nics)
+/* By the kernel's own list; sysfs adds what it knows, unless it is that of another network namespace. */
+static int list_of_kernel(const struct sys *sys, struct nics *nics)
+{
+    struct sys_interface *list = calloc(NICS_MAX, sizeof(*list));
+    int nr = list ? SYS_ASK(sys, interfaces, list, NICS_MAX) : -ENOMEM;
+
+    for (int i = 0; i < nr; i++) {
+        struct nic *nic = &nics->at[i];
+
+        memset(nic, 0, sizeof(*nic));
+        strcpy(nic->name, list[i].name);
+        if (sys_exists(sys, "/sys/class/net/%s/operstate", nic->name)) {
+            read_nic(sys, nic);
+        } else {
+            nic->hardware = !list[i].loopback;
+            nic->loopback = list[i].loopback;
+        }
+        nic->up = list[i].up;
+        nic->mtu = list[i].mtu;
+    }
+    free(list);
+    return nr;
+}
+
+static int list_of_sysfs(const struct sys *sys, struct nics *nics)
 {
     struct sys_names *names = calloc(1, sizeof(*names));
-    struct ports *ports = calloc(1, sizeof(*ports));
+    int nr = 0;
 
-    nics->nr = 0;
-    if (names && ports) {
-        ports_read(sys, ports);
+    if (names)
         sys_list(sys, names, "/sys/class/net");
-        for (int i = 0; i < names->nr && nics->nr < NICS_MAX; i++) {
-            struct nic *nic = &nics->at[nics->nr];
+    for (int i = 0; names && i < names->nr && nr < NICS_MAX; i++) {
+        struct nic *nic = &nics->at[nr];
 
-            if (!sys_exists(sys, "/sys/class/net/%s/operstate", names->name[i]))
-                continue; /* bonding_masters is a file there */
-            memset(nic, 0, sizeof(*nic));
-            strcpy(nic->name, names->name[i]);
-            read_nic(sys, nic);
-            for (int n = 0; n < ports->nr; n++)
-                nic->rdma |= !strcmp(ports->at[n].ifname, nic->name);
-            nics->nr++;
-        }
+        if (!sys_exists(sys, "/sys/class/net/%s/operstate", names->name[i]))
+            continue; /* bonding_masters is a file there */
+        memset(nic, 0, sizeof(*nic));
+        strcpy(nic->name, names->name[i]);
+        read_nic(sys, nic);
+        nr++;
     }
     free(names);
+    return nr;
+}
+
+int nics_read(const struct sys *sys, struct nics *nics)
+{
+    struct ports *ports = calloc(1, sizeof(*ports));
+
+    nics->nr = list_of_kernel(sys, nics);
+    if (nics->nr < 0)
+        nics->nr = list_of_sysfs(sys, nics);
+    if (ports)
+        ports_read(sys, ports);
+    for (int i = 0; i < nics->nr; i++)
+        for (int n = 0; ports && n < ports->nr; n++)
+            nics->at[i].rdma |= !strcmp(ports->at[n].ifname, nics->at[i].name);
     free(ports);
     return nics->nr;
 }

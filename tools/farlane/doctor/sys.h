@@ -6,6 +6,7 @@
 #ifndef FARLANE_DOCTOR_SYS_H
 #define FARLANE_DOCTOR_SYS_H
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,12 @@ struct sys_addr {
     char ifname[SYS_NAME_LEN];
     struct in6_addr addr; /* IPv4 mapped */
     uint8_t prefix_len;   /* of 128 */
+};
+
+struct sys_interface {
+    char name[SYS_NAME_LEN];
+    uint32_t mtu;
+    bool up, loopback;
 };
 
 /* The way to a peer as the kernel would go. */
@@ -60,6 +67,8 @@ enum sys_register { SYS_REGISTER_DMABUF, SYS_REGISTER_PEERMEM };
  */
 struct sys_ops {
     int (*addrs)(const struct sys *sys, struct sys_addr *addrs, int max);
+    /* The interfaces of this network namespace: /sys may have been mounted in another. */
+    int (*interfaces)(const struct sys *sys, struct sys_interface *interfaces, int max);
     int (*route)(const struct sys *sys, const struct in6_addr *to, struct sys_route *route);
     int (*port_mtu)(const struct sys *sys, const char *dev, int port, uint32_t *active, uint32_t *max);
     int (*dcb)(const struct sys *sys, const char *ifname, struct sys_dcb *dcb);

@@ -5,7 +5,7 @@
  * it.
  */
 #include "check.h"
-#include "peer.h"
+#include "peer_table.h"
 
 const struct check doctor_checks[] = {
     /* ---- RDMA devices ---- */
@@ -268,6 +268,7 @@ const struct check doctor_checks[] = {
      "milliseconds",
      "# post more receives; an RNR timer that is not 0", SURE_CERTAIN, NULL},
 
+    /* ---- the path to a peer ---- */
     PEER_CHECKS};
 
 const size_t nr_doctor_checks = sizeof(doctor_checks) / sizeof(doctor_checks[0]);
