@@ -9,29 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/util.h"
-#include "peer.h"
-#include "port.h"
-#include "rnic/device.h"
-#include "snapshot.h"
+#include "peer_prove.h"
 
 #define PATHS_MAX 16
 #define SMALL_MSS \
     536 /* passes everywhere, so that both ends can talk about a path that swallows large packets */
 
-struct path {
-    struct fl_addr from, to; /* from: len 0: the kernel's choice */
-};
-
 struct asker {
     struct doctor *d;
     const char *host;
     json_t *here, *there; /* facts */
-    struct path paths[PATHS_MAX];
+    struct peer_path paths[PATHS_MAX];
     int nr_paths;
     double seconds; /* of the transfers */
 };
@@ -58,17 +49,7 @@ static bool addr_from(struct fl_addr *a, const struct in6_addr *ip, uint16_t por
     return fl_addr_parse_ip(text, port, a, NULL) == 0;
 }
 
-static int connect_with_patience(int fd, const struct fl_addr *to, int ms)
-{
-    const struct timeval patience = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* connect() too */
-    if (!connect(fd, (const struct sockaddr *)&to->ss, to->len))
-        return 0;
-    return errno == EINPROGRESS || errno == EAGAIN ? -ETIMEDOUT : -errno;
-}
-
-static int open_path(struct path *path, bool careful)
+static int open_path(struct peer_path *path, bool careful)
 {
     const int mss = SMALL_MSS;
     int fd = socket(path->to.ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), r = 0;
@@ -81,7 +62,7 @@ static int open_path(struct path *path, bool careful)
     if (path->from.len && bind(fd, (const struct sockaddr *)&path->from.ss, path->from.len) < 0)
         r = -errno;
     if (!r)
-        r = connect_with_patience(fd, &path->to, PEER_PATIENCE_MS);
+        r = peer_connect(fd, &path->to, PEER_PATIENCE_MS);
     if (!r && getsockname(fd, (struct sockaddr *)&path->from.ss, &len) < 0)
         r = -errno;
     if (r < 0) {
@@ -91,183 +72,6 @@ static int open_path(struct path *path, bool careful)
     path->from.len = len;
     fl_addr_set_port(&path->from, 0);
     return fd;
-}
-
-/* Asks; the answer may be an error, which becomes one here. Takes over `ask`. */
-static int question(struct peer_line *line, json_t *ask, json_t **answer, int ms, struct fl_error *err)
-{
-    json_int_t code;
-    int r = peer_line_put(line, ask);
-
-    json_decref(ask);
-    if (!r)
-        r = peer_line_get(line, answer, ms);
-    if (r < 0)
-        return fl_error_set(err, r, "the peer's doctor did not answer: %s", strerror(-r));
-    code = json_integer_value(json_object_get(*answer, "error"));
-    if (code) {
-        const char *text = json_string_value(json_object_get(*answer, "text"));
-
-        r = fl_error_set(err, code < 0 && code > -4096 ? (int)code : -EPROTO, "the peer says: %.300s",
-                         text ? text : "error");
-        json_decref(*answer);
-        *answer = NULL;
-    }
-    return r;
-}
-
-/* ---- the parts ---- */
-
-/* Opens the two sockets of a probe, ours and the peer's at port `at` (0: any). */
-static int open_probe(struct peer_line *line, const struct path *path, int at, struct fl_error *err)
-{
-    struct fl_addr from = path->from, to = path->to;
-    socklen_t len = sizeof(from.ss);
-    json_t *answer;
-    int fd = probe_socket(&from, NULL), r;
-
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&from.ss, &len) < 0)
-        return fl_error_set(err, fd < 0 ? fd : -errno, "no socket: %s", strerror(fd < 0 ? -fd : errno));
-    r = question(line, json_pack("{s:s, s:i, s:i}", "ask", "probe", "port", fl_addr_port(&from), "at", at),
-                 &answer, PEER_PATIENCE_MS, err);
-    if (!r) {
-        fl_addr_set_port(&to, (uint16_t)json_integer_value(json_object_get(answer, "port")));
-        json_decref(answer);
-        if (connect(fd, (const struct sockaddr *)&to.ss, to.len) < 0)
-            r = fl_error_set(err, -errno, "no socket: %s", strerror(errno));
-    }
-    if (r < 0) {
-        close(fd);
-        return r;
-    }
-    return fd;
-}
-
-/* False: packets of full size do not pass */
-static bool prove_mtu(struct asker *a, struct peer_line *line, const struct path *path, const char *label,
-                      int64_t mtu)
-{
-    struct fl_error err = {0};
-    struct probe_result got = {0};
-    char most[16];
-    int fd = open_probe(line, path, 0, &err), want = mtu > 65535 ? 65535 : (int)mtu, least;
-
-    if (fd < 0) {
-        report_as(a->d, "peer-mtu", LEVEL_UNSEEN, label, NULL, "%s", err.text);
-        return true;
-    }
-    probe_path(fd, path->to.ss.ss_family == AF_INET6, want, &got);
-    close(fd);
-    least = FL_MIN(got.there, got.back);
-    snprintf(most, sizeof(most), "%d", least);
-    report_as(a->d, "peer-mtu", least >= want ? LEVEL_OK : LEVEL_BAD, label, most,
-              "%s of %d bytes with DF: there %s%d, back %s%d; RoCE may send %u bytes a packet",
-              least >= want ? "packets" : "not all packets", want, got.there >= want ? "" : "only up to ",
-              got.there, got.back >= want ? "" : "only up to ", got.back, roce_mtu(least));
-    return least >= want;
-}
-
-static void prove_roce_port(struct asker *a, struct peer_line *line, const struct path *path,
-                            const char *label)
-{
-    uint16_t port = 4791;
-    const char *other = getenv("FARLANE_ROCE_PORT");
-    struct fl_error err = {0};
-    struct probe_result got = {0};
-    int fd;
-
-    if (other && atoi(other) > 0 && atoi(other) < 65536)
-        port = (uint16_t)atoi(other);
-    fd = open_probe(line, path, port, &err);
-    if (fd < 0) {
-        report_as(a->d, "peer-roce-port", LEVEL_UNSEEN, label, NULL, "UDP %u: %s%s", port, err.text,
-                  err.code == -EADDRINUSE ? "; an RNIC has it there, see peer-rdma-soft" : "");
-        return;
-    }
-    probe_path(fd, path->to.ss.ss_family == AF_INET6, 0, &got);
-    close(fd);
-    report_as(a->d, "peer-roce-port", got.there && got.back ? LEVEL_OK : LEVEL_BAD, label, NULL,
-              "UDP %u: datagrams %s", port,
-              got.there && got.back ? "pass" : "or their answers do not arrive");
-}
-
-static void prove_nvme_port(struct asker *a, struct peer_line *line, const struct path *path,
-                            const char *label)
-{
-    struct fl_addr to = path->to;
-    struct fl_error err = {0};
-    json_t *answer;
-    bool busy;
-    int fd, r = question(line, json_pack("{s:s, s:i}", "ask", "knock", "port", 4420), &answer,
-                         PEER_PATIENCE_MS, &err);
-
-    if (r < 0) {
-        report_as(a->d, "peer-nvme-port", LEVEL_UNSEEN, label, NULL, "%s", err.text);
-        return;
-    }
-    busy = json_is_true(json_object_get(answer, "busy"));
-    json_decref(answer);
-    fl_addr_set_port(&to, 4420);
-    fd = socket(to.ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    r = fd < 0 ? -errno : connect_with_patience(fd, &to, 2000);
-    if (fd >= 0)
-        close(fd);
-    /* A refusal comes from the peer itself, or from a firewall that is polite */
-    report_as(a->d, "peer-nvme-port", !r ? LEVEL_OK : LEVEL_BAD, label, NULL, "TCP 4420 (%s there): %s",
-              busy ? "something listens" : "doctor listened", r ? strerror(-r) : "a connection was made");
-}
-
-static void prove_tcp(struct asker *a, struct peer_line *line, const char *label)
-{
-    struct bulk_result got = {0};
-    int r = bulk_ask(line, &got);
-
-    if (r < 0)
-        report_as(a->d, "peer-tcp", LEVEL_BAD, label, NULL, "%s",
-                  r == -EBADMSG ? "bytes arrived damaged: the CRCs differ" : strerror(-r));
-    else
-        /* A single one may be a probe of the tail that a late answer needed not */
-        report_as(a->d, "peer-tcp",
-                  got.retransmits > 4 && got.retransmits > got.segments / 1000 ? LEVEL_SLOW : LEVEL_OK, label,
-                  NULL,
-                  "%u MiB each way arrived whole: %.2f GB/s there, %.2f GB/s back; round trip %.3f ms, %u "
-                  "of %u segments sent again",
-                  PEER_BULK_LEN >> 20, got.there_gbps, got.back_gbps, got.rtt_us / 1000.0, got.retransmits,
-                  got.segments);
-}
-
-static void prove_rdma(struct asker *a, struct peer_line *line, const struct path *path, const char *label,
-                       bool hardware)
-{
-    const char *id = hardware ? "peer-rdma" : "peer-rdma-soft";
-    struct rdma_result got = {0};
-    struct fl_error err = {0};
-    struct fl_addr to = path->to;
-    json_t *answer;
-    int r = question(line, json_pack("{s:s, s:b}", "ask", "rdma", "hardware", hardware), &answer,
-                     PEER_PATIENCE_MS, &err);
-
-    if (r < 0) {
-        report_as(a->d, id, hardware ? LEVEL_BAD : LEVEL_SLOW, label, NULL, "%s", err.text);
-        return;
-    }
-    fl_addr_set_port(&to, (uint16_t)json_integer_value(json_object_get(answer, "port")));
-    json_decref(answer);
-    r = rdma_peer_ask(hardware, &path->from, &to, &got, &err);
-    if (!peer_line_get(line, &answer, 4 * PEER_PATIENCE_MS)) { /* comes in any case */
-        if (!r && json_integer_value(json_object_get(answer, "crc")) != (json_int_t)got.crc)
-            r = fl_error_set(&err, -EBADMSG, "RDMA WRITE left other bytes than were sent");
-        json_decref(answer);
-    } else if (!r) {
-        r = fl_error_set(&err, -ECONNRESET, "the peer did not say what arrived");
-    }
-    if (r < 0)
-        report_as(a->d, id, LEVEL_BAD, label, NULL, "%s", err.text);
-    else
-        report_as(
-            a->d, id, LEVEL_OK, label, NULL,
-            "%s: WRITE %.2f GB/s, READ %.2f GB/s, 8 bytes in %.1f us, %u bytes a packet; all bytes compared",
-            got.dev, got.write_gbps, got.read_gbps, got.latency_us, got.path_mtu);
 }
 
 /* ---- what the peer's doctor finds there ---- */
@@ -304,10 +108,10 @@ static void take_findings(struct asker *a, struct peer_line *line)
     struct fl_error err = {0};
     json_t *answer, *f;
     size_t i;
-    int r = question(line,
-                     json_pack("{s:s, s:I, s:f}", "ask", "findings", "plan", (json_int_t)a->d->plan_len,
-                               "seconds", a->seconds),
-                     &answer, 8 * PEER_PATIENCE_MS, &err);
+    int r = peer_question(line,
+                          json_pack("{s:s, s:I, s:f}", "ask", "findings", "plan", (json_int_t)a->d->plan_len,
+                                    "seconds", a->seconds),
+                          &answer, 8 * PEER_PATIENCE_MS, &err);
 
     if (r < 0) {
         report_as(a->d, "peer-reach", LEVEL_UNSEEN, a->host, NULL, "what its doctor finds there: %s",
@@ -330,7 +134,7 @@ static bool shares_subnet(const struct in6_addr *a, const struct in6_addr *b, js
 
 static void add_path(struct asker *a, const struct in6_addr *from, const struct in6_addr *to, uint16_t port)
 {
-    struct path *p = &a->paths[a->nr_paths];
+    struct peer_path *p = &a->paths[a->nr_paths];
     struct in6_addr old;
 
     for (int i = 0; i < a->nr_paths; i++) {
@@ -375,7 +179,7 @@ static void find_paths(struct asker *a, uint16_t port)
 }
 
 /* What needs no large packet. False: large ones do not pass. */
-static bool look_carefully(struct asker *a, struct peer_line *line, const struct path *path,
+static bool look_carefully(struct asker *a, struct peer_line *line, const struct peer_path *path,
                            const char *label)
 {
     struct in6_addr from, to;
@@ -390,9 +194,9 @@ static bool look_carefully(struct asker *a, struct peer_line *line, const struct
     facts_compare(a->d, a->here, a->there, here_if, there_if);
     if (mtu_here <= 0)
         mtu_here = 1500;
-    passes = prove_mtu(a, line, path, label, mtu_there > 0 && mtu_there < mtu_here ? mtu_there : mtu_here);
-    prove_roce_port(a, line, path, label);
-    prove_nvme_port(a, line, path, label);
+    passes = prove_mtu(a->d, line, path, label, mtu_there > 0 && mtu_there < mtu_here ? mtu_there : mtu_here);
+    prove_roce_port(a->d, line, path, label);
+    prove_nvme_port(a->d, line, path, label);
     return passes;
 }
 
@@ -402,7 +206,7 @@ static bool has_rdma(const json_t *facts)
 }
 
 /* The transfers, on a connection with segments of full size */
-static void transfer(struct asker *a, struct path *path, const char *label, bool first)
+static void transfer(struct asker *a, struct peer_path *path, const char *label, bool first)
 {
     uint64_t start = fl_now_ns();
     struct peer_line line;
@@ -413,10 +217,10 @@ static void transfer(struct asker *a, struct path *path, const char *label, bool
         return;
     }
     peer_line_init(&line, fd);
-    prove_tcp(a, &line, label);
-    prove_rdma(a, &line, path, label, false);
+    prove_tcp(a->d, &line, label);
+    prove_rdma(a->d, &line, path, label, false);
     if (has_rdma(a->here) && has_rdma(a->there))
-        prove_rdma(a, &line, path, label, true);
+        prove_rdma(a->d, &line, path, label, true);
     a->seconds += (double)(fl_now_ns() - start) / FL_NS_PER_S;
     if (first)
         take_findings(a, &line);
@@ -427,7 +231,7 @@ static void transfer(struct asker *a, struct path *path, const char *label, bool
 /* One path; the first brings the facts, and the other paths. */
 static void visit(struct asker *a, int at)
 {
-    struct path *path = &a->paths[at];
+    struct peer_path *path = &a->paths[at];
     char from[FL_ADDR_IP_LEN], to[FL_ADDR_IP_LEN], label[2 * FL_ADDR_IP_LEN + 4];
     struct fl_error err = {0};
     struct peer_line line;
@@ -443,7 +247,7 @@ static void visit(struct asker *a, int at)
     }
     peer_line_init(&line, fd);
     snprintf(label, sizeof(label), "%s - %s", fl_addr_format_ip(&path->from, from), to);
-    r = question(&line, json_pack("{s:s}", "ask", "hello"), &facts, PEER_PATIENCE_MS, &err);
+    r = peer_question(&line, json_pack("{s:s}", "ask", "hello"), &facts, PEER_PATIENCE_MS, &err);
     if (!r && json_integer_value(json_object_get(facts, "version")) != PEER_VERSION) {
         r = fl_error_set(&err, -EPROTO, "what answers is no doctor of this version");
         json_decref(facts);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "peer.h"
-#include "rnic/device.h"
 #include "snapshot.h"
 
 #define PROBE_MS 20000
