@@ -157,7 +157,7 @@ struct fl_discovered {
     uint16_t portid;
     char url[1024];    /* for fl_device_open */
 };
-/* Reads the discovery log of nvme+tcp://HOST[:8009|:4420]; again while it changes under the read (up to 10 times). entries: free() it. */
+/* Reads the discovery log of nvme+tcp://HOST[:8009|:4420] or nvme+rdma://...; again while it changes under the read (up to 10 times). entries: free() it. */
 FL_API int fl_discover(const char *url, const struct fl_device_options *options, struct fl_discovered **entries, uint32_t *nr,
                        struct fl_error *err);
 

@@ -344,10 +344,10 @@ int fl_url_parse(const char *text, struct fl_url *url, struct fl_error *err)
 
     memset(url, 0, sizeof(*url));
     if (kind < 0)
-        return fl_error_set(
-            err, -EINVAL,
-            "\"%.160s\" is not a URL of a namespace: nvme+tcp://HOST/NQN, file:PATH, ram:SIZE, null:SIZE",
-            text);
+        return fl_error_set(err, -EINVAL,
+                            "\"%.160s\" is not a URL of a namespace: nvme+tcp://HOST/NQN, "
+                            "nvme+rdma://HOST/NQN, file:PATH, ram:SIZE, null:SIZE",
+                            text);
     url->kind = (enum fl_url_kind)kind;
     rest = text + strlen(schemes[kind]);
     return fl_url_is_remote(url) ? parse_remote(&p, rest) : parse_local(&p, rest);

@@ -43,6 +43,18 @@ static int access_of(const struct ibv_context *context, enum fl_rdma_role role)
 
 static void ranges_removed(void);
 
+int fl_rdma_no_manager(const struct fl_rdma_lib *lib, struct fl_error *err)
+{
+    int r = errno ? -errno : -EIO;
+
+    if (lib->cm == &fl_rdmacm_soft && r == -EADDRINUSE)
+        return fl_error_set(err, r,
+                            "the software RNIC cannot start: another RDMA program holds its UDP port, or the "
+                            "kernel's rdma_rxe, whose devices dev=hardware takes");
+    return fl_error_set(err, r, "the RDMA connection manager (%s) cannot be used: %s", lib->cm->name,
+                        strerror(-r));
+}
+
 int fl_rdma_domain_get(const struct fl_rdma_lib *lib, struct ibv_context *context, enum fl_rdma_role role,
                        struct fl_rdma_domain **domain)
 {

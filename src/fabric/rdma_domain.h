@@ -23,6 +23,8 @@ extern const struct fl_rdma_lib fl_rdma_soft;
 
 /* The software RNIC's, or hardware's, loaded at the first call. -ENOENT with text: rdma-core is not there. */
 int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_error *err);
+/* The library's connection manager could not be had: why, from errno. Returns the negative code. */
+int fl_rdma_no_manager(const struct fl_rdma_lib *lib, struct fl_error *err);
 
 /* A target moves data itself and lets nobody at its memory; a host lets its targets. */
 enum fl_rdma_role { FL_RDMA_TARGET, FL_RDMA_HOST };

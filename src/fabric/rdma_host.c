@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "fabric/rdma_host_parts.h"
@@ -45,7 +46,7 @@ static int take_lib(struct fl_rdma_host *h)
     if (!h->channel)
         h->channel = lib->cm->create_event_channel();
     if (!h->channel || fcntl(h->channel->fd, F_SETFL, O_NONBLOCK) < 0)
-        return fl_rdma_host_broken(h, errno ? -errno : -EIO, "an RDMA event channel could not be made");
+        return fl_rdma_no_manager(h->lib, &h->err);
     return 0;
 }
 
@@ -63,8 +64,7 @@ static int start_resolve(struct fl_rdma_host *h, struct fl_addr *addr)
 
     if (h->lib->cm->create_id(h->channel, &h->id, h, RDMA_PS_TCP)) {
         h->id = NULL;
-        return fl_rdma_host_broken(h, errno ? -errno : -EIO,
-                                   "the RDMA connection manager gives no identifier");
+        return fl_rdma_no_manager(h->lib, &h->err);
     }
     h->state = RESOLVE_ADDR;
     if (!h->lib->cm->resolve_addr(h->id, source, (struct sockaddr *)&addr->ss, RESOLVE_MS))
@@ -116,6 +116,17 @@ static int make_queue_pair(struct fl_rdma_host *h)
     return h->lib->cm->create_qp(h->id, h->domain->pd, &attr) ? (errno ? -errno : -EIO) : 0;
 }
 
+/* The connection manager decides by the address alone; where a device was named, it must be that one. */
+static int check_device(struct fl_rdma_host *h)
+{
+    const char *name = h->lib->verbs->get_device_name(h->id->verbs->device), *dev = h->options.dev;
+
+    if (!dev || strcmp(dev, h->choice.device) || !strcmp(dev, name))
+        return 0;
+    return fl_error_set(&h->err, -ENODEV, "dev=%s: the connection manager takes %s to this address instead",
+                        dev, name);
+}
+
 static int start_connect(struct fl_rdma_host *h)
 {
     struct fl_nvme_rdma_ask ask = {.qid = h->options.qid,
@@ -129,8 +140,11 @@ static int start_connect(struct fl_rdma_host *h)
                                     .retry_count = 7,
                                     .rnr_retry_count = 7,
                                     .flow_control = 1};
-    int r = h->lib->verbs->query_device(h->id->verbs, &device) ? -EIO : 0;
+    int r = check_device(h);
 
+    if (r < 0)
+        return r;
+    r = h->lib->verbs->query_device(h->id->verbs, &device) ? -EIO : 0;
     h->max_sge = r < 0 ? 0 : (uint32_t)FL_MIN(device.max_sge, SGE_MAX);
     if (r == 0)
         r = make_queue_pair(h);
@@ -156,7 +170,10 @@ static int rejected(struct fl_rdma_host *h, const struct rdma_cm_event *event)
         return fl_error_set(&h->err, -ECONNREFUSED, "the target rejected the connection: %s",
                             fl_nvme_rdma_sts_text(sts));
     if (event->status == NO_LISTENER)
-        return fl_error_set(&h->err, -ECONNREFUSED, "nobody listens for NVMe/RDMA there");
+        return fl_error_set(&h->err, -ECONNREFUSED, "nobody listens for NVMe/RDMA there%s",
+                            h->choice.hardware && h->choice.here
+                                ? " by hardware; a target on the software RNIC of this host needs dev=soft"
+                                : "");
     return fl_error_set(&h->err, -ECONNREFUSED, "the connection was rejected (CM reason %d)", event->status);
 }
 
@@ -194,6 +211,11 @@ static int take_event(struct fl_rdma_host *h, const struct rdma_cm_event *event)
         return 0;
     case RDMA_CM_EVENT_UNREACHABLE:
         return fl_rdma_host_broken(h, -EHOSTUNREACH, "the target's RDMA connection manager does not answer");
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        return fl_error_set(&h->err, -EHOSTUNREACH, "%s finds no way to the target's address: %s",
+                            *h->choice.device ? h->choice.device : h->lib->cm->name,
+                            strerror(event->status < 0 ? -event->status : EHOSTUNREACH));
     default:
         return fl_rdma_host_broken(h, -EHOSTUNREACH, h->lib->cm->event_str(event->event));
     }

@@ -35,7 +35,7 @@ static void ready(struct fl_watch *watch, uint32_t events)
         l->lib->cm->ack_cm_event(event);
 }
 
-static int failed(const struct fl_addr *addr, const char *what, struct fl_error *err)
+static int failed(const struct fl_addr *addr, struct fl_error *err)
 {
     int r = errno ? -errno : -EIO;
     char text[FL_ADDR_TEXT_LEN];
@@ -46,7 +46,7 @@ static int failed(const struct fl_addr *addr, const char *what, struct fl_error 
     if (r == -EADDRNOTAVAIL || r == -ENODEV)
         return fl_error_set(err, -EADDRNOTAVAIL, "no RDMA device of this machine has the address of %s",
                             fl_addr_format(addr, text));
-    return fl_error_set(err, r, "%s: %s: %s", fl_addr_format(addr, text), what, strerror(-r));
+    return fl_error_set(err, r, "%s: listen: %s", fl_addr_format(addr, text), strerror(-r));
 }
 
 /* By which device, and whose functions those are. */
@@ -85,16 +85,16 @@ static int rdma_listen_(const struct fl_listen_options *options, struct fl_liste
         goto free_listener;
     l->channel = l->lib->cm->create_event_channel();
     if (!l->channel) {
-        r = failed(&addr, "event channel", err);
+        r = fl_rdma_no_manager(l->lib, err);
         goto free_listener;
     }
     if (fcntl(l->channel->fd, F_SETFL, O_NONBLOCK) < 0 ||
         l->lib->cm->create_id(l->channel, &l->id, l, RDMA_PS_TCP)) {
-        r = failed(&addr, "the RDMA connection manager", err);
+        r = fl_rdma_no_manager(l->lib, err);
         goto destroy_channel;
     }
     if (l->lib->cm->bind_addr(l->id, (struct sockaddr *)&addr.ss) || l->lib->cm->listen(l->id, BACKLOG)) {
-        r = failed(&addr, "listen", err);
+        r = failed(&addr, err);
         goto destroy_id;
     }
     l->watch = (struct fl_watch){.fd = l->channel->fd, .ready = ready};

@@ -39,7 +39,8 @@ static int open_device(const char *text, const struct fl_device_options *options
         return fl_error_set(err, -EOPNOTSUPP,
                             "%s: this build of the library has nothing that serves such URLs", text);
     if (subsystem && !ops->namespaces)
-        return fl_error_set(err, -EINVAL, "%s is not a subsystem: give an nvme+tcp:// URL", text);
+        return fl_error_set(err, -EINVAL, "%s is not a subsystem: give an nvme+tcp:// or nvme+rdma:// URL",
+                            text);
     canonical = canonical_text(&url);
     if (!canonical)
         return fl_error_set(err, -ENOMEM, "out of memory");

@@ -192,7 +192,8 @@ int fl_discover(const char *url, const struct fl_device_options *options, struct
     if (r < 0)
         return r;
     if (!fl_url_is_remote(&parsed))
-        return fl_error_set(err, -EINVAL, "%s: discovery needs nvme+tcp://HOST[:PORT]", url);
+        return fl_error_set(err, -EINVAL,
+                            "%s: discovery needs nvme+tcp://HOST[:PORT] or nvme+rdma://HOST[:PORT]", url);
     if (parsed.nqn[0] && !fl_nqn_is_discovery(parsed.nqn))
         return fl_error_set(err, -EINVAL, "%s names a subsystem; discovery takes the URL without it", url);
     r = fl_subsystem_open(url, options, &dev, err);

@@ -85,6 +85,17 @@ def test_refusals():
         refused("info", rdma, status=UNREACHABLE, says="nobody listens")
 
 
+def test_a_port_that_is_taken():
+    """Who starts the software RNIC where another program holds its UDP port is told so, and what else there is."""
+    port = int(os.environ["FARLANE_ROCE_PORT"]) + 1
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
+        s.bind(("::", port))
+        env = {**os.environ, "FARLANE_ROCE_PORT": str(port), "FARLANE_HUB": f"farlane-func-taken-{os.getpid()}"}
+        says = ["the software RNIC cannot start", "rdma_rxe", "dev=hardware"]
+        refused("info", "nvme+rdma://127.0.0.1:9/" + NQN, status=FAILED, says=says, env=env)
+        refused("serve", "--ns", "ram:1M", "--control", "none", "--strict", "--listen", "rdma://127.0.0.1:0", status=FAILED, says=says, env=env)
+
+
 def test_device_and_fallback():
     """Which device, TCP only where it is allowed, and never where RDMA is required."""
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen="tcp://127.0.0.1:0") as s:

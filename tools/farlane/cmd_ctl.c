@@ -285,7 +285,7 @@ static int listener(struct ctl *c, const char *verb)
         return change(c, "PATCH", path, c->body, "ANA state set");
     }
     return cmd_usage(&cmd_ctl,
-                     "listener add tcp://ADDR[:PORT], listener rm ID|URL, listener ana ID|URL STATE");
+                     "listener add tcp|rdma://ADDR[:PORT], listener rm ID|URL, listener ana ID|URL STATE");
 }
 
 static int host(struct ctl *c, const char *verb)
@@ -550,7 +550,7 @@ const struct cmd cmd_ctl = {
         "  ns rm [NQN] NSID\n"
         "  subsystem add|rm NQN\n"
         "  subsystem set NQN --any-host|--no-any-host\n"
-        "  listener add tcp://ADDR[:PORT]\n"
+        "  listener add tcp|rdma://ADDR[:PORT]\n"
         "  listener rm ID|URL\n"
         "  listener ana ID|URL STATE               optimized, non-optimized, inaccessible\n"
         "  host add [NQN] HOSTNQN\n"

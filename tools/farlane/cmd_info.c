@@ -268,7 +268,7 @@ static int run_discover(int argc, char **argv)
 const struct cmd cmd_discover = {
     .name = "discover",
     .summary = "ask a machine which subsystems it serves",
-    .usage = "discover nvme+tcp://HOST[:PORT] [--json]",
+    .usage = "discover nvme+tcp|rdma://HOST[:PORT] [--json]",
     .details = "Examples:\n"
                "  farlane discover nvme+tcp://10.0.0.1\n"
                "  farlane discover 'nvme+tcp://[fe80::1%eth0]:8009' --json\n",

@@ -51,9 +51,9 @@ static const struct cmd_option options[] = {
     {'c', "config", "FILE", "configuration in YAML, see farlane.yaml(5); - is standard input"},
     {OPT_NS, "ns", "SPEC",
      "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
-    {OPT_LISTEN, "listen", "tcp://ADDR[:PORT]",
-     "where to listen, tcp:// or rdma://, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 "
-     "or tcp://[::]; may be repeated"},
+    {OPT_LISTEN, "listen", "tcp|rdma://ADDR[:PORT]",
+     "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 or tcp://[::]; "
+     "rdma://ADDR[:PORT]?dev=auto|soft|hardware|NAME chooses the RDMA device; may be repeated"},
     {OPT_NQN, "nqn", "NQN",
      "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},
     {OPT_HOST, "host", "NQN", "let in this host; may be repeated. Without it any host may connect"},
@@ -552,7 +552,7 @@ static int run(int argc, char **argv)
 
 const struct cmd cmd_serve = {
     .name = "serve",
-    .summary = "serve files, RAM or a null device as NVMe namespaces over TCP",
+    .summary = "serve files, RAM or a null device as NVMe namespaces over TCP and RDMA",
     .usage = "serve [-c FILE.yaml] [--ns SPEC]... [--listen tcp|rdma://ADDR[:PORT]]... [OPTIONS]",
     .details =
         "Runs as an ordinary user, without huge pages. SIGINT and SIGTERM let I/O in flight end and leave "

@@ -45,9 +45,12 @@ static const char overview[] =
     "Try it in two terminals:\n"
     "  farlane serve --ns ram:1G\n"
     "  farlane discover nvme+tcp://127.0.0.1\n"
+    "and for RDMA, without hardware too:\n"
+    "  farlane serve --ns ram:1G --listen rdma://127.0.0.1 --listen tcp://127.0.0.1\n"
+    "  farlane explain nvme+rdma://127.0.0.1\n"
     "\n"
-    "Exit status: 0 done, 1 failed, 2 wrong usage or value, 3 not reachable, 4 not "
-    "allowed, 5 not found, 6 data differ, 7 a lesser path than required.\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage or value, 3 not reachable, 4 not allowed, 5 not found,\n"
+    "6 data differ, 7 a lesser path than required.\n"
     "More: farlane COMMAND --help, man farlane, man farlane.yaml\n";
 
 static void print_overview(FILE *f)
