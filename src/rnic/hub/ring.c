@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,12 +15,18 @@
 #define SKIP  UINT32_MAX /* instead of a length: the rest up to the end of the ring is unused */
 #define ALIGN 8u         /* so that a length never wraps */
 
+/* Until its reader says so, nobody knows that it is awake: a thread that sleeps when another one of its
+ * process makes a ring would not be told of what comes first. */
+static const uint32_t sleeps_at_first = 1;
+
 int fl_hub_ring_create(void)
 {
     int fd = memfd_create("farlane-hub-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc;
     if (fd < 0)
         return -errno;
     if (ftruncate(fd, sizeof(struct fl_hub_ring_shared)) < 0 ||
+        pwrite(fd, &sleeps_at_first, sizeof(sleeps_at_first), offsetof(struct fl_hub_ring_shared, sleeps)) <
+            0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         rc = -errno;
         close(fd);
