@@ -10,6 +10,7 @@
 
 #include "base/unit.h"
 #include "fabric/rdma_domain.h"
+#include "wire/nvme_rdma.h"
 
 static struct test_verbs {
     long nr_pds, nr_mrs, nr_comps, nr_cqs, nr_qps, nr_srqs, nr_ids, nr_channels;
@@ -19,6 +20,7 @@ static struct test_verbs {
         device; /* its limits, where not 0: max_qp_wr, max_sge, max_qp_rd_atom, max_qp_init_rd_atom */
     struct rdma_conn_param accepted; /* with what the last connection was accepted */
     struct ibv_qp *accepted_qp;
+    uint16_t crqsize; /* not 0: what the target's reply says instead of the truth */
 } test_verbs;
 
 static struct fl_verbs test_verbs_table;
@@ -181,7 +183,13 @@ static int test_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 
 static int test_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
+    static struct fl_nvme_rdma_rep rep;
+
     test_verbs.accepted = *param;
+    if (test_verbs.crqsize) {
+        fl_nvme_rdma_rep_encode(&rep, test_verbs.crqsize);
+        param->private_data = &rep;
+    }
     test_verbs.accepted_qp = id->qp;
     return test_fails() ? -1 : fl_rdmacm_soft.accept(id, param);
 }
