@@ -102,55 +102,23 @@ static void end_poll(struct ibv_cq_ex *ex)
     pthread_mutex_unlock(&of_ex(ex)->lock);
 }
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.opcode;
-}
-
-static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.vendor_err;
-}
-
-static uint32_t read_byte_len(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.byte_len;
-}
-
-static __be32 read_imm_data(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.imm_data;
-}
-
-static uint32_t read_qp_num(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.qp_num;
-}
-
-static uint32_t read_src_qp(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.src_qp;
-}
-
-static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.wc_flags;
-}
-
-static uint32_t read_slid(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.slid;
-}
-
-static uint8_t read_sl(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.sl;
-}
-
-static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
-{
-    return of_ex(ex)->now.wc.dlid_path_bits;
-}
+/* What the next completion says: one function a field. */
+#define READ(type, field)                          \
+    static type read_##field(struct ibv_cq_ex *ex) \
+    {                                              \
+        return of_ex(ex)->now.wc.field;            \
+    }
+READ(enum ibv_wc_opcode, opcode)
+READ(uint32_t, vendor_err)
+READ(uint32_t, byte_len)
+READ(__be32, imm_data)
+READ(uint32_t, qp_num)
+READ(uint32_t, src_qp)
+READ(unsigned int, wc_flags)
+READ(uint32_t, slid)
+READ(uint8_t, sl)
+READ(uint8_t, dlid_path_bits)
+#undef READ
 
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 {
