@@ -39,13 +39,14 @@ struct ibv_device **fl_device_list_get(int *nr)
     }
     pthread_mutex_lock(&fl_devices_lock);
     fl_list_for_each (d, fl_devices(), link) {
-        n++;
+        n += !d->removed;
     }
     struct ibv_device **list = calloc((size_t)n + 1, sizeof(*list));
     if (list) {
         n = 0;
         fl_list_for_each (d, fl_devices(), link) {
-            list[n++] = &d->device;
+            if (!d->removed)
+                list[n++] = &d->device;
         }
         if (nr)
             *nr = n;

@@ -32,6 +32,8 @@ struct fl_device {
     char ifname[IF_NAMESIZE];
     uint32_t ifindex;
     bool loopback, up;
+    bool removed;     /* the interface is gone; programs may hold the device for as long as they like */
+    uint32_t seen_in; /* the last scan that found it */
     uint32_t if_mtu;
     uint32_t speed_mbps; /* 0: not known */
     uint8_t mac[6];

@@ -167,21 +167,26 @@ static void set_up(struct fl_device *d, bool up)
     tell(d, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
-struct scan {
-    uint32_t seen[256];
-    int nr_seen;
-};
+/* Its interface is gone, and comes back, if it does, as another one. */
+static void take_away(struct fl_device *d)
+{
+    d->removed = true;
+    set_up(d, false);
+    memset(d->gids, 0, sizeof(d->gids));
+    d->nr_gids = 0;
+    tell(d, IBV_EVENT_DEVICE_FATAL);
+}
 
 static void take_interface(void *arg, const struct fl_interface *i)
 {
-    struct scan *scan = arg;
+    const uint32_t *scan = arg;
     struct fl_device *d = device_of(i);
     if (!d && i->nr_addrs) /* without an address nothing can be sent or come */
         d = device_create(i);
     if (!d)
         return;
-    if (scan->nr_seen < (int)FL_ARRAY_LEN(scan->seen))
-        scan->seen[scan->nr_seen++] = d->ifindex;
+    d->seen_in = *scan;
+    d->removed = false;
     memcpy(d->mac, i->mac, sizeof(d->mac));
     d->if_mtu = i->mtu;
     d->speed_mbps = i->speed_mbps;
@@ -190,24 +195,17 @@ static void take_interface(void *arg, const struct fl_interface *i)
     set_up(d, i->up);
 }
 
-static bool was_seen(const struct scan *scan, const struct fl_device *d)
-{
-    for (int i = 0; i < scan->nr_seen; i++)
-        if (scan->seen[i] == d->ifindex)
-            return true;
-    return false;
-}
-
 int fl_devices_scan(void)
 {
-    struct scan scan = {.nr_seen = 0};
+    static uint32_t scan; /* under the lock */
     struct fl_device *d;
     pthread_mutex_lock(&fl_devices_lock);
+    scan++;
     int r = fl_interfaces_read(take_interface, &scan);
     if (!r) {
         fl_list_for_each (d, &devices, link) {
-            if (!was_seen(&scan, d)) /* the interface is gone; programs may hold the device */
-                set_up(d, false);
+            if (d->seen_in != scan && !d->removed)
+                take_away(d);
         }
     }
     pthread_mutex_unlock(&fl_devices_lock);

@@ -3,6 +3,7 @@
  * alone. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/if_tun.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -175,12 +176,63 @@ static void test_gone_gid_is_refused(void **state)
     tv_free(tv);
 }
 
+/* An interface that lives as long as a descriptor; -1: none can be made here. */
+static int make_interface(const char *name, const char *address)
+{
+    struct ifreq req = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+    int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
+    if (fd < 0 || ioctl(fd, TUNSETIFF, &req) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    add_address(name, address);
+    configure(SIOCSIFFLAGS, name, &(struct ifreq){.ifr_flags = IFF_UP});
+    return fd;
+}
+
+static struct ibv_context *open_by_address(const char *address, int *nr)
+{
+    struct ibv_device **list = fl_device_list_get(nr);
+    struct ibv_context *context = NULL;
+    for (int i = 0; list[i] && !context; i++) {
+        context = fl_context_open(list[i]);
+        assert_non_null(context);
+        if (index_of(context, address) < 0) {
+            fl_context_close(context);
+            context = NULL;
+        }
+    }
+    fl_device_list_free(list);
+    return context;
+}
+
+static void test_interface_is_removed(void **state)
+{
+    int nr, after, fd = make_interface("fltest0", "10.98.0.1");
+    struct ibv_port_attr port;
+    if (fd < 0)
+        skip();
+    struct ibv_context *context = open_by_address("10.98.0.1", &nr);
+    assert_non_null(context);
+    close(fd);
+    expect_event(context, IBV_EVENT_DEVICE_FATAL);
+    assert_int_equal(index_of(context, "10.98.0.1"), -1);
+    assert_int_equal(fl_context_query_port(context, 1, &port, sizeof(port)), 0);
+    assert_int_equal(port.state, IBV_PORT_DOWN);
+    assert_null(open_by_address("10.98.0.1", &after));
+    assert_int_equal(after, nr - 1);
+    assert_int_equal(fl_context_close(context), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_address_no_device),  cmocka_unit_test(test_loopback_comes_up),
         cmocka_unit_test(test_addresses_come_and_go), cmocka_unit_test(test_port_state_and_mtu),
         cmocka_unit_test(test_mtu_of_interface),      cmocka_unit_test(test_gone_gid_is_refused),
+        cmocka_unit_test(test_interface_is_removed),
     };
     if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
         fprintf(stderr, "no network namespace of our own: %s\n", strerror(errno));
