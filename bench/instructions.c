@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <farlane/host.h>
 
 #include "base/util.h"
+#include "mem/shared.h"
 #include "target/target.h"
 
 #define NQN "nqn.2026-01.io.farlane:instructions"
@@ -76,6 +78,17 @@ static uint32_t number(const char *text, uint32_t max)
     return v && v <= max ? (uint32_t)v : 0;
 }
 
+/* A UDP port and a hub that nobody else on this machine has: both ends meet in the process's own memory. */
+static void use_own_hub(void)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
+    setenv("FARLANE_ROCE_PORT", text, 0);
+    snprintf(text, sizeof(text), "farlane-instructions-%d", (int)getpid());
+    setenv("FARLANE_HUB", text, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct fl_target_visitor visitor = {.listener = find_port};
@@ -94,26 +107,29 @@ int main(int argc, char **argv)
     char url[256], port[16] = "";
     const char *query;
     pthread_t thread;
-    bool write;
+    bool write, rdma;
+    uint8_t *buffers;
 
     if (argc != 5 || !(bs = number(argv[2], 1u << 20)) || !(rounds = number(argv[3], 100000))) {
-        fprintf(stderr, "usage: instructions read|write BYTES ROUNDS none|digest\n"
+        fprintf(stderr, "usage: instructions read|write BYTES ROUNDS none|digest|rdma\n"
                         "%u I/Os a round; for callgrind, see instructions.py\n",
                 DEPTH);
         return 2;
     }
     write = !strcmp(argv[1], "write");
     query = !strcmp(argv[4], "digest") ? "&hdgst=1&ddgst=1" : "";
+    rdma = !strcmp(argv[4], "rdma");
+    use_own_hub();
 
     check(fl_loop_create(&loop_options, &loop), "loop", NULL);
     target_options.loops = &loop;
     check(fl_target_create(&target_options, &target, &err), "target", &err);
     check(fl_subsystem_add(target, &(struct fl_subsystem_options){.nqn = NQN, .allow_any_host = true}, &ss, &err), "subsystem", &err);
     check(fl_namespace_add(ss, &(struct fl_namespace_options){.spec = "ram:64M"}, &nsid, &err), "namespace", &err);
-    check(fl_listener_spec_parse("tcp://127.0.0.1:0", &spec, &err), "listener", &err);
+    check(fl_listener_spec_parse(rdma ? "rdma://127.0.0.1:0" : "tcp://127.0.0.1:0", &spec, &err), "listener", &err);
     check(fl_target_listen(target, &spec, &id, &err), "listener", &err);
     fl_target_visit(target, &visitor, port);
-    snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%s/" NQN "?ns=1%s", port, query);
+    snprintf(url, sizeof(url), "nvme+%s://127.0.0.1:%s/" NQN "?ns=1%s", rdma ? "rdma" : "tcp", port, query);
 
     check(pthread_create(&thread, NULL, run_loop, loop), "thread", NULL);
     check(fl_device_open(url, NULL, &dev, &err), url, &err);
@@ -121,10 +137,11 @@ int main(int argc, char **argv)
     fl_loop_stop(loop);
     pthread_join(thread, NULL);
 
+    buffers = fl_shared_alloc(DEPTH * fl_round_up(bs, 4096));
+    if (!buffers)
+        return 1;
     for (uint32_t i = 0; i < DEPTH; i++) {
-        iov[i] = (struct iovec){.iov_base = aligned_alloc(4096, fl_round_up(bs, 4096)), .iov_len = bs};
-        if (!iov[i].iov_base)
-            return 1;
+        iov[i] = (struct iovec){.iov_base = buffers + i * fl_round_up(bs, 4096), .iov_len = bs};
         memset(iov[i].iov_base, (int)i, bs);
     }
     for (uint32_t round = 0; round < rounds; round++) {

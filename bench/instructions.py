@@ -17,7 +17,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = [("read", 4096, "none"), ("write", 4096, "none"), ("read", 4096, "digest"), ("write", 4096, "digest"),
-         ("read", 131072, "none")]  # no large write: its copy by "rep movsb" counts as an instruction a byte here
+         ("read", 131072, "none"), ("read", 4096, "rdma"), ("write", 4096, "rdma")]  # no large write: its copy by "rep movsb" counts as an instruction a byte here
 # Of the RoCE engine, requester and responder
 ROCE_CASES = [("write", 64, "plain"), ("write", 4096, "plain"), ("send", 4096, "plain"), ("read", 4096, "plain"),
               ("write", 64, "selective"), ("write", 4096, "selective"), ("read", 4096, "selective")]
@@ -58,7 +58,7 @@ def main():
     grown = []
     found = {}
     roce = os.path.join(os.path.dirname(args.program), "roce_instructions")
-    cases = [(f"{rw} {bs}" + (" digests" if kind == "digest" else ""), args.program, ("target", "host"), rw, bs, kind)
+    cases = [(f"{rw} {bs}" + {"none": "", "digest": " digests", "rdma": " rdma"}[kind], args.program, ("target", "host"), rw, bs, kind)
              for rw, bs, kind in CASES]
     cases += [(f"roce {rw} {bs}" + (" selective" if kind == "selective" else ""), roce, ("requester", "responder"), rw, bs, kind)
               for rw, bs, kind in ROCE_CASES]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures farlane's NVMe/TCP and software RNIC as ratios within one run and prints a Markdown table.
+"""Measures farlane's NVMe/TCP, NVMe/RDMA and software RNIC as ratios within one run and prints a Markdown table.
 
 Each row compares two things that are run in turn, A B A B ..., several rounds; the figures are medians and the ratio is the
 median of the rounds' ratios. 'floor' is bench/floor: the same bytes over loopback TCP and nothing else; for ram, out of as much memory.
@@ -41,6 +41,7 @@ if not os.path.exists(FARLANE):
     FARLANE = os.path.join(ARGS.build, "tools", "farlane", "farlane")
 FLOOR = os.path.join(ARGS.build, "bench", "floor")
 VERBS = os.path.join(ARGS.build, "bench", "verbs")
+COPY = os.path.join(ARGS.build, "bench", "copy")
 UDP_FLOOR = os.path.join(ARGS.build, "bench", "udp_floor")
 CPUS = sorted(os.sched_getaffinity(0))
 HOST_CPU, TARGET_CPU = CPUS[0], CPUS[1 % len(CPUS)]
@@ -54,15 +55,36 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Target:
-    """farlane serve with one namespace, on a CPU of its own."""
+def rnic_env(**more):
+    """A UDP port and a hub that nobody else on this machine has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    return {**os.environ, "FARLANE_ROCE_PORT": str(port), "FARLANE_HUB": f"farlane-bench-{os.getpid()}-{port}", **more}
 
-    def __init__(self, spec, poll="busy"):
-        self.port = free_port()
+
+class Target:
+    """farlane serve with one namespace, on a CPU of its own, from its first use on. rdma: the environment of its RNIC and of
+    its hosts. filled: all of the namespace is written first, so that no row pays for its pages."""
+
+    def __init__(self, spec, poll="busy", rdma=None):
+        self.spec, self.poll, self.env = spec, poll, rdma
+        self.port, self.rdma_port = free_port(), free_port()
+        self.process, self.filled = None, False
+
+    def start(self):
+        if self.process:
+            return
         self.process = subprocess.Popen(
-            [FARLANE, "serve", "--listen", f"tcp://127.0.0.1:{self.port}", "--nqn", NQN, "--ns", spec, "--cores", str(TARGET_CPU),
-             "--poll", poll],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            [FARLANE, "serve", "--listen", f"tcp://127.0.0.1:{self.port}",
+             *(["--listen", f"rdma://127.0.0.1:{self.rdma_port}"] if self.env else []),
+             "--nqn", NQN, "--ns", self.spec, "--cores", str(TARGET_CPU), "--poll", self.poll],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.env)
+        self.wait_until_it_listens()
+        if self.filled:
+            run_json([FARLANE, "bench", self.url(), "--rw", "write", "--bs", "1M", "--depth", "4", "--seconds", "5", "--destroy-data", "--json"])
+
+    def wait_until_it_listens(self):
         for _ in range(100):
             try:
                 socket.create_connection(("127.0.0.1", self.port), 0.2).close()
@@ -74,10 +96,16 @@ class Target:
         sys.exit("bench: farlane serve does not listen")
 
     def url(self, query=""):
+        self.start()
         return f"nvme+tcp://127.0.0.1:{self.port}/{NQN}?ns=1{query}"
+
+    def rdma_url(self):
+        self.start()
+        return f"nvme+rdma://127.0.0.1:{self.rdma_port}/{NQN}?ns=1"
 
     def beside(self, measure):
         """Runs measure() while the target, which polls, is off its CPU."""
+        self.start()
         self.process.send_signal(signal.SIGSTOP)
         try:
             return measure()
@@ -85,22 +113,24 @@ class Target:
             self.process.send_signal(signal.SIGCONT)
 
     def stop(self):
+        if not self.process:
+            return
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(10)
 
 
-def run_json(command):
-    r = subprocess.run(command, capture_output=True, text=True, timeout=ARGS.seconds * 10 + 60)
+def run_json(command, env=None):
+    r = subprocess.run(command, capture_output=True, text=True, timeout=ARGS.seconds * 10 + 60, env=env)
     if r.returncode:
         sys.exit(f"bench: {' '.join(command)} failed: {r.stderr.strip()}")
     got = json.loads(r.stdout)
     return got[0] if isinstance(got, list) else got
 
 
-def bench(url, rw="randread", bs=4096, depth=1):
+def bench(url, rw="randread", bs=4096, depth=1, env=None):
     extra = [] if rw in ("read", "randread") else ["--destroy-data"]
     return run_json([FARLANE, "bench", url, "--rw", rw, "--bs", str(bs), "--depth", str(depth), "--seconds", str(ARGS.seconds),
-                     "--cpus", str(HOST_CPU), "--json"] + extra)
+                     "--cpus", str(HOST_CPU), "--json"] + extra, env)
 
 
 def floor(bs=4096, depth=1, write=False, memory=0):
@@ -144,17 +174,12 @@ def absolute(name, bar, key, measure, unit, better, scale=1.0):
     print(f"  {name}: {ROWS[-1][1]} (bar {ROWS[-1][5]})", file=sys.stderr, flush=True)
 
 
-def with_target(spec, rows, poll="busy"):
-    target = Target(spec, poll)
+def with_target(spec, rows, poll="busy", rdma=None):
+    target = Target(spec, poll, rdma)
     try:
         rows(target)
     finally:
         target.stop()
-
-
-def fill(t):
-    """Touches all of a RAM namespace, so that no row pays for its pages."""
-    run_json([FARLANE, "bench", t.url(), "--rw", "write", "--bs", "1M", "--depth", "4", "--seconds", "5", "--destroy-data", "--json"])
 
 
 RAM_LEN = 256 << 20
@@ -162,7 +187,7 @@ RAM_LEN = 256 << 20
 
 def ram_rows(t):
     """Against a floor whose data lies in as much memory; once also against one that has it in its caches."""
-    fill(t)
+    t.filled = True
 
     def beside(bs=4096, depth=1, write=False, memory=RAM_LEN):
         return lambda: t.beside(lambda: floor(bs, depth, write, memory))
@@ -206,6 +231,68 @@ def shared_memory_rows():
              "less")
     absolute("RDMA by shared memory: WRITEs of 64 bytes, one core", 4, "iops",
              verbs("--op", "write", "--bs", "64", "--depth", "64", "--pool"), "M/s", "more", 1e-6)
+
+
+def rdma_bench(t, *args):
+    r = bench(t.rdma_url(), *args, env=t.env)
+    cores = (r["host_cores"] or 0) + (r["target_cores"] or 0)
+    return {**r, "cores_each_miops": cores / r["iops"] * 1e6, "target_share": (r["target_cores"] or 0) / cores}
+
+
+def copy(bs, write=False):
+    return lambda: run_json([COPY, "--bs", str(bs), "--memory", str(RAM_LEN), "--seconds", str(ARGS.seconds), "--cpu", str(TARGET_CPU)] +
+                            (["--write"] if write else []))
+
+
+def rdma_shared_rows(t):
+    """Within a host, over shared memory."""
+    name = "NVMe/RDMA by shared memory: "
+    t.filled = True
+    absolute(name + "4 KiB random read, depth 1, mean", 2, "mean_us", lambda: rdma_bench(t), "us", "less")
+    compare(name + "4 KiB random read, depth 1, mean: RDMA / TCP", 0.25, "mean_us", lambda: rdma_bench(t), lambda: bench(t.url()), "us", "less")
+    absolute(name + "4 KiB random read, depth 32", 2, "iops", lambda: rdma_bench(t, "randread", 4096, 32), "M/s", "more", 1e-6)
+    compare(name + "4 KiB random read, depth 32: RDMA / TCP", 1, "iops", lambda: rdma_bench(t, "randread", 4096, 32),
+            lambda: bench(t.url(), depth=32), "kIOPS", "more", 1e-3)
+    absolute(name + "cores of both ends for a million I/Os", 1, "cores_each_miops", lambda: rdma_bench(t, "randread", 4096, 32), "", "less")
+    absolute(name + "of these the target's", 1, "target_share", lambda: rdma_bench(t, "randread", 4096, 32), "", "less")
+    compare(name + "1 MiB sequential read, depth 1: RDMA / memcpy", 0.85, "gb_per_s", lambda: rdma_bench(t, "read", 1 << 20, 1),
+            lambda: t.beside(copy(1 << 20)), "GB/s", "more")
+    compare(name + "1 MiB sequential write, depth 1: RDMA / memcpy", 0.85, "gb_per_s", lambda: rdma_bench(t, "write", 1 << 20, 1),
+            lambda: t.beside(copy(1 << 20, True)), "GB/s", "more")
+
+
+def rdma_cached_rows(t):
+    absolute("NVMe/RDMA by shared memory: 4 KiB random read, depth 32, namespace of 16 MiB", 2, "iops",
+             lambda: rdma_bench(t, "randread", 4096, 32), "M/s", "more", 1e-6)
+    absolute("NVMe/RDMA by shared memory: its cores of both ends for a million I/Os", 1, "cores_each_miops",
+             lambda: rdma_bench(t, "randread", 4096, 32), "", "less")
+
+
+def rdma_udp_rows(t):
+    """The same without shared memory: RoCE v2 over UDP on the loopback, and as bare verbs on a port of their own."""
+    env = rnic_env(FARLANE_SHM="0")
+    name = "NVMe/RDMA by UDP: "
+
+    def verbs(*args):
+        return lambda: t.beside(lambda: run_json([VERBS, "--seconds", str(ARGS.seconds), "--cpus", f"{HOST_CPU},{TARGET_CPU}", *args], env))
+
+    def less_3us():
+        r = rdma_bench(t)
+        return {"mean_us": r["mean_us"] - 3}
+
+    compare(name + "4 KiB random read, depth 1, mean less 3 us: NVMe / verbs READ", 1.25, "mean_us", less_3us, verbs(), "us", "less")
+    compare(name + "4 KiB random read, depth 32: NVMe / verbs READ", 0.8, "iops", lambda: rdma_bench(t, "randread", 4096, 32),
+            verbs("--depth", "32"), "kIOPS", "more", 1e-3)
+    for rw in ("read", "write"):
+        compare(name + f"1 MiB sequential {rw}, depth 2: NVMe / verbs", 0.85, "gb_per_s", lambda: rdma_bench(t, rw, 1 << 20, 2),
+                verbs("--op", rw, "--bs", "1048576", "--depth", "2"), "GB/s", "more")
+
+
+def rdma_file_rows(path):
+    def rows(t):
+        compare("NVMe/RDMA by shared memory: 4 KiB random read, depth 1, mean: file remote − local", 5, "mean_us", lambda: rdma_bench(t),
+                lambda: t.beside(lambda: bench(f"file:{path}.local")), "us", "less", difference=True)
+    with_target(f"file:{path}", rows, rdma=rnic_env())
 
 
 def connection_rows():
@@ -296,12 +383,16 @@ def main():
     with_target("null:1T", null_rows)
     with tempfile.TemporaryDirectory(dir=ARGS.build) as folder:
         path = ARGS.file or os.path.join(folder, "namespace.img")
-        if not ARGS.only or re.search(ARGS.only, "4 KiB random read, depth 1, mean: file remote − local"):
+        if not ARGS.only or re.search(ARGS.only, "NVMe/RDMA by shared memory: 4 KiB random read, depth 1, mean: file remote − local"):
             if not ARGS.file:
                 make_file(path, ARGS.file_size)
                 make_file(path + ".local", ARGS.file_size)
             file_rows(path)
+            rdma_file_rows(path)
     shared_memory_rows()
+    with_target(f"ram:{RAM_LEN}", rdma_shared_rows, rdma=rnic_env())
+    with_target("ram:16M", rdma_cached_rows, rdma=rnic_env())
+    with_target("ram:64M", rdma_udp_rows, rdma=rnic_env(FARLANE_SHM="0"))
     connection_rows()
     udp_rows()
     print_table()

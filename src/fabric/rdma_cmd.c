@@ -7,7 +7,8 @@
 #include "wire/nvmf.h"
 
 #define BATCH     32   /* completions in one look */
-#define AHEAD_LEN 512u /* of data that is going to be copied */
+#define FLUSH_AT  16   /* gathered requests: the host works on some while we make others */
+#define AHEAD_LEN 1536u /* of data that is going to be copied */
 
 /* ---- receives ---- */
 
@@ -362,7 +363,7 @@ static void post_response(struct rdma_conn *c, struct slot *slot)
         own.nr = 0;
     }
     add_response(c, slot, b);
-    if (!c->batch)
+    if (!c->batch || b->nr >= FLUSH_AT)
         flush(c, b);
 }
 

@@ -50,7 +50,7 @@ struct slot {
 };
 
 /* Responses with their data that are posted together. */
-#define RDMA_BATCH 64
+#define RDMA_BATCH 32
 struct rdma_batch {
     uint32_t nr;
     struct ibv_send_wr wrs[RDMA_BATCH];

@@ -57,6 +57,41 @@ def test_file_backend():
     assert pathlib.Path("disk").read_bytes()[512:1024] == b"x" * 512
 
 
+def counted(s):
+    """What the namespace's counters say of copies."""
+    def search(x):
+        if isinstance(x, dict) and "copied_bytes" in x:
+            return x
+        for y in x.values() if isinstance(x, dict) else x if isinstance(x, list) else ():
+            if found := search(y):
+                return found
+        return None
+    return search(s.get("/v1/subsystems"))
+
+
+def test_no_copy_but_that_of_shared_memory():
+    """Reads and writes go between the host's memory and the back end's: the target counts no copy of its own, and what moves
+    the data within this host is one copy into or out of the peer's memory."""
+    make_file("disk", 8 << 20, seed=9)
+    for spec in ("ram:8M,bs=4096", "file:disk,bs=4096"):
+        with Serve("--ns", spec, "--nqn", NQN, listen=BOTH) as s:
+            before, back = counted(s), f"copied-{spec[:3]}"
+            assert before["copied_bytes"] == 0, before
+            run("copy", by(s, "rdma"), back, "--verify")
+            run("copy", back, by(s, "rdma"), "--verify")
+            io = counted(s)
+            assert io["copied_bytes"] == 0 and io["zero_copy_bytes"] >= 3 * (8 << 20), io
+            mine, = [p for p in run_json("rnic", "stats", "--json")["processes"] if p["pid"] == s.pid]
+            assert mine["details"], mine
+            total = {}
+            for device in mine["devices"]:
+                for name, value in device["counters"].items():
+                    total[name] = total.get(name, 0) + value
+            # Before the two processes have mapped each other's memory, some goes by packets.
+            assert total["direct_bytes"] + total["tx_bytes"] + total["rx_bytes"] >= io["zero_copy_bytes"], total
+            assert total["direct_bytes"] >= 2 * (8 << 20) and total["message_tx_bytes"] < 1 << 20, total
+
+
 def test_null_backend():
     with Serve("--ns", "null:64M", "--nqn", NQN, listen=BOTH) as s:
         got = run("read", by(s, "rdma"), "--length", "2M", text=False).stdout
