@@ -14,6 +14,9 @@
 /* A quiet completion queue is polled for this long before it is armed: arming costs the peer a system call.
  */
 #define HOT_NS (20 * FL_NS_PER_US)
+/* While commands are in work their next step is expected, and to arm the queue would have the RNIC's thread
+ * take it: which has no CPU where all are polling. */
+#define HOT_AT_WORK_NS (200 * FL_NS_PER_US)
 
 /* ---- the end ---- */
 
@@ -171,6 +174,14 @@ static bool serve(struct rdma_conn *c)
     return false;
 }
 
+static bool is_cold(const struct rdma_conn *c)
+{
+    /* An admin queue always has commands: asynchronous event requests. */
+    uint64_t hot_ns = c->conn.qid && c->nr_active ? HOT_AT_WORK_NS : HOT_NS;
+
+    return fl_loop_now(c->conn.loop) - c->last_ns >= hot_ns;
+}
+
 static int poll_conn(struct fl_poller *poller)
 {
     struct rdma_conn *c = FL_CONTAINER_OF(poller, struct rdma_conn, poller);
@@ -178,7 +189,7 @@ static int poll_conn(struct fl_poller *poller)
 
     if (fl_likely(c->state != FL_RDMA_DEAD && !c->to_loop)) {
         work = fl_rdma_reap(c);
-        if (!work && !c->armed && fl_loop_now(c->conn.loop) - c->last_ns >= HOT_NS) {
+        if (!work && !c->armed && is_cold(c)) {
             c->armed = true;
             if (ibv_req_notify_cq(c->cq, 0))
                 broke(c, "the completion queue could not be armed");
