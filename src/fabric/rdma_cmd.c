@@ -6,8 +6,8 @@
 #include "fabric/rdma_parts.h"
 #include "wire/nvmf.h"
 
-#define BATCH     32   /* completions in one look */
-#define FLUSH_AT  16   /* gathered requests: the host works on some while we make others */
+#define BATCH     32    /* completions in one look */
+#define FLUSH_AT  16    /* gathered requests: the host works on some while we make others */
 #define AHEAD_LEN 1536u /* of data that is going to be copied */
 
 /* ---- receives ---- */
@@ -298,13 +298,17 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
 
 static void flush(struct rdma_conn *c, struct rdma_batch *b)
 {
-    struct ibv_send_wr *bad;
+    struct ibv_send_wr *first = b->sends, *bad;
 
-    if (!b->nr)
+    if (!b->nr_sends)
         return;
-    b->wrs[b->nr - 1].next = NULL;
-    b->nr = 0;
-    if (ibv_post_send(c->id->qp, b->wrs, &bad))
+    b->sends[b->nr_sends - 1].next = NULL;
+    if (b->nr_data) {
+        b->data[b->nr_data - 1].next = b->sends;
+        first = b->data;
+    }
+    b->nr_data = b->nr_sends = 0;
+    if (ibv_post_send(c->id->qp, first, &bad))
         broke(c, "a response could not be posted"); /* its slot ends with the connection */
 }
 
@@ -319,9 +323,8 @@ static void fetch_ahead(const void *data, uint32_t len)
 static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_batch *b)
 {
     struct fl_cmd *cmd = &slot->cmd;
-    struct ibv_send_wr *wrs = b->wrs + b->nr, *send;
-    struct ibv_sge *sges = b->sges + b->nr;
-    uint32_t nr = 0;
+    struct ibv_send_wr *send = b->sends + b->nr_sends;
+    struct ibv_sge *sge = b->sges + b->nr_sends;
 
     if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe)) {
         struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
@@ -329,16 +332,16 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));
         } else {
-            nr = make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, wrs, sges);
+            b->nr_data += make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, b->data + b->nr_data,
+                                        b->data_sges + b->nr_data);
             c->tx_len += cmd->data_len;
             fetch_ahead(cmd->data, cmd->data_len);
         }
     }
-    send = &wrs[nr];
-    sges[nr] = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};
+    *sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};
     *send = (struct ibv_send_wr){.wr_id = (uint64_t)(slot - c->slots) << WR_BITS | WR_SEND,
                                  .next = send + 1,
-                                 .sg_list = &sges[nr],
+                                 .sg_list = sge,
                                  .num_sge = 1,
                                  .opcode = IBV_WR_SEND,
                                  .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE};
@@ -348,7 +351,7 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
     }
     c->nr_tx++;
     c->tx_len += sizeof(cmd->cqe);
-    b->nr += nr + 1;
+    b->nr_sends++;
 }
 
 /* What is answered while completions are taken in is posted at the end of that, together. */
@@ -356,14 +359,14 @@ static void post_response(struct rdma_conn *c, struct slot *slot)
 {
     struct rdma_batch own, *b = c->batch;
 
-    if (b && b->nr + FL_MAX(slot->nr_places, 1u) > RDMA_BATCH)
+    if (b && b->nr_data + slot->nr_places > RDMA_BATCH)
         flush(c, b);
     if (!b) {
         b = &own;
-        own.nr = 0;
+        own.nr_data = own.nr_sends = 0;
     }
     add_response(c, slot, b);
-    if (!c->batch || b->nr >= FLUSH_AT)
+    if (!c->batch || b->nr_data + b->nr_sends >= FLUSH_AT)
         flush(c, b);
 }
 
@@ -464,7 +467,7 @@ int fl_rdma_reap(struct rdma_conn *c)
         broke(c, "the completion queue broke");
         return 1;
     }
-    batch.nr = 0;
+    batch.nr_data = batch.nr_sends = 0;
     c->batch = &batch;
     for (int i = 0; i < n; i++)
         take_completion(c, &wcs[i]);
