@@ -51,7 +51,7 @@ def test_operands():
 
 
 def test_values():
-    for option, value in [("--max-queues", "0"), ("--max-queues", "x"), ("--max-depth", "1"), ("--ready-fd", "-1")]:
+    for option, value in [("--max-queues", "0"), ("--max-queues", "x"), ("--max-queues", "1025"), ("--max-depth", "1"), ("--max-depth", "1025"), ("--ready-fd", "-1")]:
         refused("serve", "--ns", "ram:1M", option, value, status=USAGE, says=[option, value])
     for option, value in [("--rw", "randomly"), ("--rw", "randrw:0"), ("--rw", "randrw:100"), ("--rw", "read:50"), ("--bs", "0"),
                           ("--bs", "513"), ("--bs", "x"), ("--depth", "0"), ("--depth", "1,,2"), ("--depth", ""), ("--jobs", "x"),

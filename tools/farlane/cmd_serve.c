@@ -164,9 +164,9 @@ static bool take_option(struct cmd_args *args, int id, struct serve_args *a)
         config_set_text(&a->over->buffers, args->arg);
         return true;
     case OPT_MAX_QUEUES:
-        return take_count(args, 1, 65535, &a->over->max_queues);
+        return take_count(args, 1, 1024, &a->over->max_queues);
     case OPT_MAX_DEPTH:
-        return take_count(args, 2, 65536, &a->over->max_depth);
+        return take_count(args, 2, 1024, &a->over->max_depth);
     case OPT_SHARED_RECEIVES:
         return take_count(args, 0, 16384, &a->over->shared_receives);
     case OPT_STRICT:
