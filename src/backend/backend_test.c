@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/unit.h"
 #include "base/util.h"
+#include "mem/range.h"
 
 #define LEN     (UINT64_C(4) << 20)
 #define MIB     (UINT64_C(1) << 20)
@@ -493,6 +494,30 @@ static void ram_takes_its_memory_at_the_start(void **state)
     fl_backend_close(backend);
 }
 
+/* Hardware that has registered the memory goes on with these very pages. */
+static void ram_keeps_pages_that_hardware_holds(void **state)
+{
+    static const struct kind kind = {"ram", "ram:1M", 512};
+    struct bed b, *bed = &b;
+    struct fl_mem_range range;
+    const uint8_t *mem;
+
+    setup(bed, &kind, false);
+    mem = bed->backend->mem;
+    memset((void *)(uintptr_t)mem, 7, 1 << 20);
+    assert_true(fl_mem_range_find(mem, 1 << 20, &range) && fl_mem_range_pin(range.id));
+    assert_int_equal(run(bed, FL_BIO_TRIM, 0, NULL, 100 * 512, 1800 * 512), 0);
+    assert_int_equal(run(bed, FL_BIO_ZERO, 0, NULL, 0, 512), 0);
+    assert_int_equal(resident(mem, 1 << 20), 1 << 20);
+    for (int i = 0; i < 1 << 20; i++)
+        if (mem[i] != (i < 512 || (i >= 100 * 512 && i < 1900 * 512) ? 0 : 7))
+            fail_msg("byte %d is %u", i, mem[i]);
+    fl_mem_range_unpin(range.id);
+    assert_int_equal(run(bed, FL_BIO_TRIM, 0, NULL, 0, 1 << 20), 0);
+    assert_int_equal(resident(mem, 1 << 20), 0);
+    teardown(bed);
+}
+
 static void ram_names_its_limits(void **state)
 {
     struct fl_error err = {0};
@@ -530,7 +555,8 @@ int main(void)
     rc = FL_UNIT_RUN(cmocka_unit_test(every_kind_polled), cmocka_unit_test(every_kind_on_a_loop),
                      cmocka_unit_test(null_reads_zeroes), cmocka_unit_test(read_only_refuses_writes),
                      cmocka_unit_test(ram_names_its_limits),
-                     cmocka_unit_test(ram_takes_its_memory_at_the_start));
+                     cmocka_unit_test(ram_takes_its_memory_at_the_start),
+                     cmocka_unit_test(ram_keeps_pages_that_hardware_holds));
     remove_dir();
     return rc;
 }

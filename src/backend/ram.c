@@ -192,8 +192,8 @@ static void close_ram(struct fl_backend *backend)
     free(ram);
 }
 
-/* Whole pages go back to the kernel, the edges are written. Small ranges are cheaper to write than to fault
- * in again. */
+/* Whole pages go back to the kernel where they can, the edges are written. Small ranges are cheaper to write
+ * than to fault in again. */
 static void zero(struct ram *ram, uint64_t off, uint64_t len)
 {
     uint64_t from = fl_round_up(off, ram->page_len), to = (off + len) & ~(ram->page_len - 1);
@@ -204,8 +204,7 @@ static void zero(struct ram *ram, uint64_t off, uint64_t len)
     }
     memset(ram->mem + off, 0, from - off);
     memset(ram->mem + to, 0, off + len - to);
-    if (madvise(ram->mem + from, to - from, MADV_DONTNEED) <
-        0) /* locked memory (mlockall): cannot be released */
+    if (fl_mem_give_back(ram->mem + from, to - from) < 0) /* hardware, or mlockall, holds the pages */
         memset(ram->mem + from, 0, to - from);
 }
 

@@ -91,6 +91,13 @@ unlock:
     return r;
 }
 
+static void forget(struct fl_rdma_domain *d, const struct fl_rdma_region *region)
+{
+    d->lib->verbs->dereg_mr(region->mr);
+    if (region->pinned)
+        fl_mem_range_unpin(region->id);
+}
+
 void fl_rdma_domain_put(struct fl_rdma_domain *d)
 {
     struct fl_rdma_domain **at = &domains;
@@ -101,7 +108,7 @@ void fl_rdma_domain_put(struct fl_rdma_domain *d)
             at = &(*at)->next;
         *at = d->next;
         for (size_t i = 0; i < d->nr_regions; i++)
-            d->lib->verbs->dereg_mr(d->regions[i].mr);
+            forget(d, &d->regions[i]);
         d->lib->verbs->dealloc_pd(d->pd);
         free(d->regions);
         free(d);
@@ -118,7 +125,7 @@ static void drop_gone(struct fl_rdma_domain *d)
         if (fl_mem_range_exists(d->regions[i].id))
             d->regions[kept++] = d->regions[i];
         else
-            d->lib->verbs->dereg_mr(d->regions[i].mr);
+            forget(d, &d->regions[i]);
     d->nr_regions = kept;
 }
 
@@ -135,6 +142,7 @@ static struct ibv_mr *region_of(struct fl_rdma_domain *d, const struct fl_mem_ra
 {
     struct fl_rdma_region *grown;
     struct ibv_mr *mr;
+    bool pinned;
 
     for (size_t i = 0; i < d->nr_regions; i++)
         if (d->regions[i].id == range->id)
@@ -143,9 +151,12 @@ static struct ibv_mr *region_of(struct fl_rdma_domain *d, const struct fl_mem_ra
     if (!grown)
         return NULL;
     d->regions = grown;
+    pinned = d->lib->verbs != &fl_verbs_soft && fl_mem_range_pin(range->id);
     mr = d->lib->verbs->reg_mr(d->pd, (void *)range->base, range->len, d->access);
     if (mr)
-        grown[d->nr_regions++] = (struct fl_rdma_region){.id = range->id, .mr = mr};
+        grown[d->nr_regions++] = (struct fl_rdma_region){.id = range->id, .mr = mr, .pinned = pinned};
+    else if (pinned)
+        fl_mem_range_unpin(range->id);
     return mr;
 }
 

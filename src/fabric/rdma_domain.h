@@ -41,6 +41,7 @@ struct fl_rdma_domain {
     struct fl_rdma_region {
         uint64_t id; /* of the range */
         struct ibv_mr *mr;
+        bool pinned; /* by hardware */
     } * regions;
     size_t nr_regions;
 };

@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t giving = PTHREAD_RWLOCK_INITIALIZER; /* read: pages go back; write: a pin begins */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* taken after the other */
 static struct fl_mem_range *ranges; /* lock, as the next three */
 static size_t nr_ranges, cap;
 static uint64_t last_id;
@@ -163,4 +165,55 @@ int fl_mem_range_exists(uint64_t id)
 uint32_t fl_mem_range_nr_removed(void)
 {
     return __atomic_load_n(&nr_removed, __ATOMIC_ACQUIRE);
+}
+
+static bool add_pins(uint64_t id, int nr)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < nr_ranges && !found; i++)
+        if (ranges[i].id == id) {
+            ranges[i].nr_pins += (uint32_t)nr;
+            found = true;
+        }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool fl_mem_range_pin(uint64_t id)
+{
+    bool found;
+
+    pthread_rwlock_wrlock(&giving); /* what is on its way back to the kernel is there first */
+    found = add_pins(id, 1);
+    pthread_rwlock_unlock(&giving);
+    return found;
+}
+
+void fl_mem_range_unpin(uint64_t id)
+{
+    (void)add_pins(id, -1);
+}
+
+static bool is_pinned(uintptr_t base, size_t len)
+{
+    bool pinned = false;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < nr_ranges && !pinned; i++)
+        pinned = ranges[i].nr_pins && ranges[i].base < base + len && base < ranges[i].base + ranges[i].len;
+    pthread_mutex_unlock(&lock);
+    return pinned;
+}
+
+int fl_mem_give_back(void *base, size_t len)
+{
+    int r = -EBUSY;
+
+    pthread_rwlock_rdlock(&giving);
+    if (!is_pinned((uintptr_t)base, len))
+        r = madvise(base, len, MADV_DONTNEED) < 0 ? -errno : 0;
+    pthread_rwlock_unlock(&giving);
+    return r;
 }

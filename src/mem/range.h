@@ -7,6 +7,7 @@
 #ifndef FL_MEM_RANGE_H
 #define FL_MEM_RANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@ struct fl_mem_range {
     uintptr_t base;
     size_t len;
     enum fl_mem_range_kind kind;
+    uint32_t nr_pins; /* private, under a lock */
 };
 
 /* Ranges may overlap: one that grows is added anew. -ENOMEM: it is not known then, which costs time only. */
@@ -42,6 +44,18 @@ int fl_mem_range_exists(uint64_t id);
 /* removed() runs after each removal, on the thread that removes: whoever registered such a range with a
  * device lets go of it before the memory is given back. One for the process. */
 void fl_mem_range_on_remove(void (*removed)(void));
+/*
+ * Hardware has the pages themselves (a registration holds them), not the addresses: pages that the kernel
+ * takes back and fills anew are no longer those that the device reads and writes. Pin before the
+ * registration, unpin after its end. False: there is no such range (any more).
+ */
+bool fl_mem_range_pin(uint64_t id);
+void fl_mem_range_unpin(uint64_t id);
+/*
+ * Whole pages go back to the kernel, and read as zeroes. -EBUSY: some are pinned, nothing was done; or what
+ * madvise(2) says.
+ */
+int fl_mem_give_back(void *base, size_t len);
 /* Changes with each removal; what was found before holds while it is the same. */
 uint32_t fl_mem_range_nr_removed(void);
 

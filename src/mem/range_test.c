@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mem/range.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include "base/unit.h"
 
 static uint8_t bytes[4096];
@@ -42,10 +46,53 @@ static void grows_and_goes(void **state)
     assert_int_equal(fl_mem_range_nr_removed(), removed + 1);
 }
 
+static bool is_resident(void *page)
+{
+    unsigned char in;
+
+    assert_int_equal(mincore(page, 1, &in), 0);
+    return in & 1;
+}
+
+/* What hardware holds stays where it is. */
+static void pinned_pages_stay(void **state)
+{
+    const size_t len = 4 * 4096;
+    struct fl_mem_range whole, half;
+    uint8_t *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(mem, MAP_FAILED);
+    memset(mem, 7, len);
+    assert_int_equal(fl_mem_range_add(mem, len), 0);
+    assert_true(fl_mem_range_find(mem, len, &whole));
+    assert_int_equal(fl_mem_range_add(mem, len / 2), 0);
+    assert_true(fl_mem_range_exists(whole.id + 1));
+    half = (struct fl_mem_range){.id = whole.id + 1};
+    assert_false(fl_mem_range_pin(half.id + 1));
+
+    assert_true(fl_mem_range_pin(half.id) && fl_mem_range_pin(half.id));
+    assert_int_equal(fl_mem_give_back(mem, 4096), -EBUSY);
+    assert_int_equal(fl_mem_give_back(mem + 4096, len - 4096), -EBUSY);
+    assert_true(is_resident(mem + 4096));
+    assert_int_equal(mem[4096], 7);
+    assert_int_equal(fl_mem_give_back(mem + len / 2, len / 2), 0); /* the other half */
+    assert_false(is_resident(mem + len / 2));
+    fl_mem_range_unpin(half.id);
+    assert_int_equal(fl_mem_give_back(mem, len), -EBUSY);
+    fl_mem_range_unpin(half.id);
+    assert_int_equal(fl_mem_give_back(mem, len), 0);
+    assert_false(is_resident(mem));
+    assert_int_equal(mem[0], 0);
+
+    fl_mem_range_remove(mem, len);
+    fl_mem_range_unpin(half.id); /* gone before: nothing */
+    munmap(mem, len);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(finds_what_is_whole),
-                                       cmocka_unit_test(grows_and_goes)};
+                                       cmocka_unit_test(grows_and_goes), cmocka_unit_test(pinned_pages_stay)};
 
     return cmocka_run_group_tests_name("range", tests, NULL, NULL);
 }
