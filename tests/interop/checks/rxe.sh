@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 # farlane's software RNIC, by the drop-in library, and Linux's rxe in guest 1: the same programs at both ends.
 . "$L/checks/capture.sh"
+CHECK_LIMIT=300 ASK_LIMIT=110      # an emulated guest on a busy machine is slow
 here=10.77.0.1 there=10.77.0.11 here6=fd77::1 there6=fd77::11
 after_check() { ask t_complaints || :; }      # the guest's kernel log
 clean_up() { ask t_netem; }
@@ -9,7 +10,7 @@ clean_up() { ask t_netem; }
 # The programs on this side: as an ordinary user, where that is not what we are already
 user=(); [ "$(id -u)" != 0 ] || ! setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 late= late_there=()
-fl() { timeout -k 1 25 "${user[@]}" env LD_PRELOAD="$late$VERBS" LATE_FILE="$L/late/again" FARLANE_RNIC=only "$@" </dev/null; }
+fl() { timeout -k 1 60 "${user[@]}" env LD_PRELOAD="$late$VERBS" LATE_FILE="$L/late/again" FARLANE_RNIC=only "$@" </dev/null; }
 late() { # on: neither end's second connect comes before the other's second listen; off
   late= late_there=()
   [ "$1" = on ] || return 0
@@ -44,7 +45,7 @@ we_serve() { # SERVER -- CLIENT: the first here, the second in the guest
   echo "--- farlane: ${server[*]}"; echo "--- rxe: ${client[*]}"
   fl "${server[@]}" >"$L/served" 2>&1 & pid=$!
   served_at=$(now)
-  until_true 10 listens_here "$wait_for" || { cat "$L/served"; fail "farlane: ${server[*]} does not listen"; }
+  until_true 30 listens_here "$wait_for" || { cat "$L/served"; fail "farlane: ${server[*]} does not listen"; }
   ask t_run "${late_there[@]}" "${client[@]}" || r=$?
   wait $pid || q=$?
   cat "$L/served"
@@ -150,6 +151,7 @@ check_dissect() {
 }
 check_vmix() { # each RC operation of verbs, and what a responder can refuse; the server ends after the last case
   local m cases="ok inv badkey bounds readonly rnr long unaligned"
+  log_ok 'rxe0: qp#[0-9]* .* non-flush error status'
   wait_for=cm
   for m in 1500 4200; do
     mtu $m

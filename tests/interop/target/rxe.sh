@@ -20,7 +20,7 @@ t_listens() { # by TCP for what exchanges addresses so, else by the connection m
 }
 t_serve() { # COMMAND...: start it, wait until a client can come
   timeout -k 1 "$LIMIT_ONE" "$@" >/tmp/served 2>&1 </dev/null & served=$!
-  until_true 10 t_listens || { echo "not listening: $*"; cat /tmp/served; return 1; }
+  until_true 30 t_listens || { echo "not listening: $*"; cat /tmp/served; return 1; }
 }
 t_served() { # its output and status, when it has ended
   local r=0
@@ -32,5 +32,5 @@ t_end() { # whatever it is doing; tells what it had got to
 }
 t_run() { timeout -k 1 "$LIMIT_ONE" "$@" </dev/null; }
 t_complaints() { complaints; }
-LIMIT_ONE=25
+LIMIT_ONE=60
 t_stop() { :; }
