@@ -4,6 +4,7 @@
 #   GROUP: host-6.1, host-6.12    a Linux host against farlane serve
 #          nvmet-6.1, nvmet-6.12  farlane's host against Linux's nvmet
 #          host-rdma-6.1, nvmet-rdma-6.1, ...-6.12   the same over RDMA: Linux's rxe and farlane's software RNIC
+#          hw-6.1, hw-6.12        farlane by rdma-core and rxe in a guest: against a Linux host, and against nvmet-rdma
 #          rxe-6.1, rxe-6.12      Linux's rxe and farlane's software RNIC (the drop-in library)
 #          wire                   farlane with itself, judged by tshark
 #   -m     one check for meson: the group runs once for all of its checks that one meson asks for
@@ -17,12 +18,12 @@ VERBS=${VERBS:-$TOP/build/src/preload/libfarlane-verbs.so}
 VMIX=${VMIX:-$TOP/build/tests/interop/vmix} LATE=${LATE:-$TOP/build/tests/interop/liblate-connect.so}
 meson=
 while getopts m o; do case $o in m) meson=1;; *) exit 2;; esac; done
-shift $((OPTIND - 1)); [ $# -ge 1 ] || { sed -n '3,14s/^# //p' "$ME"; exit 2; }
+shift $((OPTIND - 1)); [ $# -ge 1 ] || { sed -n '3,15s/^# //p' "$ME"; exit 2; }
 group=$1; shift
 skip() { echo "skipped: $*"; exit 77; }
 
 kind=${group%-6.*}
-TR=tcp; case $kind in *-rdma) TR=rdma;; esac
+TR=tcp; case $kind in *-rdma|hw) TR=rdma;; esac
 [ -e "$HERE/checks/$kind.list" ] || { echo "judge.sh: no group $group"; exit 2; }
 
 # What each side of a run does: who has the checks, who answers.
@@ -37,7 +38,7 @@ with_checks() { # the side that has the checks
     'run_checks "$L/list"; tell "done"; exit 0'
 }
 # shellcheck disable=SC2016
-UP='await up 60 || exit 1; . "$L/t_env"'
+UP='await up 120 || exit 1; . "$L/t_env"'
 
 run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
   local dir=$1 v o=() i; shift
@@ -63,6 +64,9 @@ run_group() { # DIR CHECK...: leaves DIR/results and DIR/log.*
         o[-1]+=" -drive file=$dir/disk$i,format=raw,if=none,id=d$i -device nvme-ns,drive=d$i,bus=c0,nsid=$i,logical_block_size=$((i % 2 ? 512 : 4096)),physical_block_size=4096"
       done;;
     nvmet-farlane|nvmet-rdma-farlane) with_target nvmet >"$dir/g1"; with_checks "$UP" >"$dir/h"; o+=(-1 "$dir/g1" -H "$dir/h");;
+    hw-farlane) # in guest 2, with its libraries
+      mkdir -p "$dir/fl"; ldd "$FARLANE" | grep -o '/[^ ]*' | xargs cp -Lt "$dir/fl" "$FARLANE"
+      with_checks "$UP" >"$dir/g1"; with_target hw >"$dir/g2"; o+=(-R 1536 -1 "$dir/g1" -2 "$dir/g2");;
     rxe-*)
       for v in "$VERBS" "$VMIX" "$LATE"; do [ -e "$v" ] || skip "no $v: build it first"; done
       cp "$VMIX" "$dir/vmix"; cp "$LATE" "$dir/late.so"

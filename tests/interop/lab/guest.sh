@@ -19,7 +19,7 @@ ask() { # COMMAND...: have the answering side run it; gives its output and statu
   n=$(cat "$L/asked" 2>/dev/null || echo 0); n=$((n + 1)); echo $n >"$L/asked"
   printf '%q ' "$@" >"$L/ask.tmp"; mv "$L/ask.tmp" "$L/ask.$n"
   while [ ! -e "$L/answer.$n" ]; do
-    i=$((i + 1)); [ $i -le 1200 ] || { echo "no answer to: $*"; return 124; }
+    i=$((i + 1)); [ $i -le $((${ASK_LIMIT:-60} * 20)) ] || { echo "no answer to: $*"; return 124; }
     sleep 0.05
   done
   cat "$L/answer.$n.out"
@@ -54,7 +54,7 @@ want_num() { # WHAT SEEN OP NUMBER, OP one of test's
 log_ok() { echo "$1" >>"$L/log_ok"; }   # kernel log lines that this check expects (regex)
 rxe_up() { # in a guest: an RDMA device on eth0, and what programs need of the kernel
   modprobe -a rdma_rxe rdma_ucm ib_uverbs
-  rdma link add rxe0 type rxe netdev eth0
+  rdma link show rxe0/1 >/dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0
 }
 now() { local t=$EPOCHREALTIME; t=${t/[.,]/}; echo "${t%???}"; }   # milliseconds
 until_true() { # SECONDS COMMAND...: try it until it succeeds

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# Guest 1: a stock Linux host, and Linux's nvmet-rdma, against farlane in guest 2.
+. "$L/target/nvmet.sh"
+t_start
+. "$L/checks/host-rdma.sh"
+CYCLES=40 ASK_LIMIT=110
+after_check() { complaints; ask t_complaints || :; }      # of both kernels
+check_hardware() {
+  connect -i 2
+  want "queue pairs of farlane in its kernel" "$(ask t_hw_qps)" 3
+  want "connections that it tells of" "$(ask t_connections)" 3
+  disconnect
+  until_true 3 no_qps || fail "queue pairs are left: $(ask t_hw_qps)"
+}
+no_qps() { [ "$(ask t_hw_qps)" = 0 ]; }
+for n in discover info read-write blocks-4096 queues copy bench ipv6 refused; do
+  eval "check_nvmet_${n//-/_}() { ask t_check $n || fail 'in guest 2'; }"
+done
