@@ -98,7 +98,7 @@ guest_args() { # N IMAGE: fill in q
   local n=$1 i=$2
   q=(qemu-system-x86_64 -M q35 -cpu max -smp "$cpus" -m "$mem" -nodefaults -display none -no-reboot
     -kernel "$i/vmlinuz" -initrd "$i/initrd" -serial "file:$dir/$n.console" -device virtio-rng-pci
-    -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check tsc=reliable lab.n=$n"
+    -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check tsc=reliable${tsc:+ tsc_early_khz=$tsc} lab.n=$n"
     -fsdev "local,id=lab,path=$dir,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=lab,mount_tag=lab
     -netdev "tap,id=n0,ifname=tap$n,script=no,downscript=no,vnet_hdr=off"
     -device "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:1$n,host_mtu=$mtu")
@@ -115,6 +115,7 @@ cmd_inner() {
     q) qargs[1]=$OPTARG;; Q) qargs[2]=$OPTARG;; v) verbose=1;; *) usage;; esac; done
   shift $((OPTIND - 1)); [ "$img$host" ] || usage
   for o in "$@"; do [[ $o =~ ^[A-Za-z_][A-Za-z_0-9]*= ]] || die "$o is no VAR=VALUE (options come first)"; done
+  local tsc=; [ "$(uname -m)" != x86_64 ] || tsc=$(python3 "$HERE/tsc.py" 2>/dev/null) || tsc=
   local guests=; [ ${#script[@]} = 0 ] || guests=$(printf '%s\n' "${!script[@]}" | sort)
   # shellcheck disable=SC2064
   [ "$dir" ] || { dir=$(mktemp -d); trap "rm -rf '$dir'" EXIT; }
