@@ -25,7 +25,7 @@ ctrl() { # [NQN]: controller device that is connected to it
 state() { cat "/sys/class/nvme/${1##*/}/state" 2>/dev/null; }
 fabric() { # COMMAND [OPTIONS]: nvme discover or connect to the main port
   local cmd=$1; shift
-  nvme "$cmd" -t "$TR" -a "${ADDR:-$T_ADDR}" -s "${PORT:-4420}" "$@"
+  nvme "$cmd" -t "$TR" -a "${ADDR:-$T_ADDR}" -s "${PORT:-4420}" ${KATO:+-k "$KATO"} "$@"
 }
 connect() { # [OPTIONS]: to the main subsystem; sets c (controller) and d (namespace 1)
   fabric connect -n "$sub" "$@"
