@@ -9,7 +9,7 @@
 
 static pthread_rwlock_t giving = PTHREAD_RWLOCK_INITIALIZER; /* read: pages go back; write: a pin begins */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* taken after the other */
-static struct fl_mem_range *ranges; /* lock, as the next three */
+static struct fl_mem_range *ranges;                          /* lock, as the next three */
 static size_t nr_ranges, cap;
 static uint64_t last_id;
 static uint32_t nr_removed; /* written under the lock, read by anyone */
