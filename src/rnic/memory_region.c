@@ -192,6 +192,7 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
     if (!busy) {
         uint64_t iova = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? (uintptr_t)addr : now->addr;
         struct fl_key_entry entry = entry_of(&to, iova);
+        fl_shm_path_revoke(rnic, ibv_mr->lkey);
         fl_key_set(&rnic->keys, mr->slot, &entry);
         fl_shm_path_quiesce(rnic);
         fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);

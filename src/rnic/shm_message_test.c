@@ -7,7 +7,7 @@
 
 #define EACH 4096u /* of the peer's receives, which lie one after the other in `plain` */
 
-enum { NOTHING, FEED };
+enum { NOTHING, FEED, CLOSE_MEMORY };
 
 /* Posts as many receives as it is asked for, each of argument's upper half bytes, and counts those that end
  * well. */
@@ -22,19 +22,29 @@ static void serve(struct tp *tp)
                              (uint32_t)(tp->me->argument >> 32));
             __atomic_store_n(&tp->me->command, NOTHING, __ATOMIC_SEQ_CST);
         }
+        if (__atomic_load_n(&tp->me->command, __ATOMIC_SEQ_CST) ==
+            CLOSE_MEMORY) { /* that its receives lie in */
+            fl_mr_rereg(tp->plain_mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0);
+            __atomic_store_n(&tp->me->command, NOTHING, __ATOMIC_SEQ_CST);
+        }
         while (fl_cq_poll(tp->cq, 1, &wc) == 1)
             __atomic_add_fetch(&tp->me->nr_done, wc.status == IBV_WC_SUCCESS, __ATOMIC_SEQ_CST);
     }
 }
 
-static void feed(struct tp *tp, uint32_t nr_receives, uint32_t len)
+static void command(struct tp *tp, int what)
 {
     uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
-    tp->other->argument = (uint64_t)len << 32 | nr_receives;
-    __atomic_store_n(&tp->other->command, FEED, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&tp->other->command, what, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&tp->other->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
         usleep(100);
     assert_int_equal(tp->other->command, NOTHING);
+}
+
+static void feed(struct tp *tp, uint32_t nr_receives, uint32_t len)
+{
+    tp->other->argument = (uint64_t)len << 32 | nr_receives;
+    command(tp, FEED);
 }
 
 static struct tp *open_with(uint32_t nr_receives, uint32_t len)
@@ -186,6 +196,20 @@ static void a_receive_that_is_too_short_is_told(void **state)
     tp_close(tp);
 }
 
+/* As on the wire: the sender learns that its message could not be put where the receive says. */
+static void memory_that_is_registered_anew_is_told(void **state)
+{
+    struct tp *tp = open_with(4, EACH);
+    send_filled(tp, 1, 64);
+    expect(tp, IBV_WC_SEND);
+    wait_for_done(tp, 1);
+    command(tp, CLOSE_MEMORY);
+    send_filled(tp, 2, 64);
+    assert_int_equal(tp_next(tp).status, IBV_WC_REM_OP_ERR);
+    assert_int_equal(fl_qp_of(tp->qp)->nr_messages_tx, 1);
+    tp_close(tp);
+}
+
 static void a_killed_peer_takes_nothing(void **state)
 {
     struct tp *tp = open_with(100, EACH);
@@ -258,7 +282,8 @@ int main(void)
         cmocka_unit_test(as_many_as_there_are_receives), cmocka_unit_test(receives_that_come_later_count),
         cmocka_unit_test(what_touches_receives_stays_behind),
         cmocka_unit_test(a_read_sees_the_sends_before_it),
-        cmocka_unit_test(a_receive_that_is_too_short_is_told), cmocka_unit_test(a_killed_peer_takes_nothing),
-        cmocka_unit_test(lies_harm_only_their_own_queue_pair),
+        cmocka_unit_test(a_receive_that_is_too_short_is_told),
+        cmocka_unit_test(memory_that_is_registered_anew_is_told),
+        cmocka_unit_test(a_killed_peer_takes_nothing), cmocka_unit_test(lies_harm_only_their_own_queue_pair),
         cmocka_unit_test(an_immediate_and_an_empty_one));
 }

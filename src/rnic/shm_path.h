@@ -35,6 +35,9 @@ void fl_shm_path_begin_messages(struct fl_qp *qp, struct fl_shm_grant *own, uint
 void fl_shm_path_posted(struct fl_qp *qp, const struct ibv_recv_wr *wr);
 /* Peers are told of the receives that there are. */
 void fl_shm_path_grant(struct fl_qp *qp);
+/* Memory of receives is not what it was when they were granted: what comes for them comes by packets from now on, and is judged as
+ * it arrives. */
+void fl_shm_path_revoke(struct fl_rnic *rnic, uint32_t lkey);
 /* Of struct fl_shm_delivery, arg being the RNIC */
 void fl_shm_path_message(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
                          const void *data, uint32_t len);

@@ -196,6 +196,30 @@ void fl_shm_path_posted(struct fl_qp *qp, const struct ibv_recv_wr *wr)
         flow->closed = true;
 }
 
+static bool uses(const struct fl_roce_rq *rq, uint32_t lkey)
+{
+    for (uint32_t i = rq->head; i != rq->tail; i++) {
+        const struct fl_roce_rwqe *wqe = &rq->wqes[i & rq->mask];
+        for (uint32_t k = 0; k < wqe->nr_sge; k++)
+            if (wqe->sge[k].lkey == lkey)
+                return true;
+    }
+    return false;
+}
+
+void fl_shm_path_revoke(struct fl_rnic *rnic, uint32_t lkey)
+{
+    for (size_t row = 0; row < FL_ARRAY_LEN(rnic->qps.at); row++) {
+        for (uint32_t i = 0; rnic->qps.at[row] && i < 1 << 12; i++) {
+            struct fl_qp *qp = rnic->qps.at[row][i];
+            if (!qp || !qp->messages.epoch || qp->messages.closed || !uses(qp->roce.rq, lkey))
+                continue;
+            qp->messages.closed = true;
+            __atomic_store_n(&qp->messages.own->max_len, 0, __ATOMIC_SEQ_CST);
+        }
+    }
+}
+
 void fl_shm_path_begin_messages(struct fl_qp *qp, struct fl_shm_grant *own, uint32_t epoch)
 {
     struct fl_shm_flow *flow = &qp->messages;
