@@ -441,8 +441,10 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
             __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
         return;
     }
-    fl_rnic_progress_locked(rnic, 0);
+    const bool any = fl_rnic_progress_locked(rnic, 0);
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
+    else if (any)
+        fl_rnic_resume(rnic);
     fl_rnic_unlock(rnic);
 }

@@ -153,6 +153,8 @@ void fl_rnic_thread_del_fd(struct fl_rnic *rnic, int fd);
 void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline);
 /* Some program waits for an event from now on: the thread drives. */
 void fl_rnic_watch(struct fl_rnic *rnic);
+/* The thread looks once more and asks peers anew to wake it. */
+void fl_rnic_resume(struct fl_rnic *rnic);
 
 struct fl_qp *fl_qp_find(const struct fl_qp_table *table, uint32_t qpn);
 int fl_qp_table_set(struct fl_qp_table *table, uint32_t qpn, struct fl_qp *qp); /* NULL: off */

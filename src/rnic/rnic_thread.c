@@ -100,8 +100,15 @@ void fl_rnic_watch(struct fl_rnic *rnic)
     /* Who polls another queue says so again soon. */
     __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
     __atomic_store_n(&rnic->polled_at, 0, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST))
-        wake(rnic);
+    fl_rnic_resume(rnic);
+}
+
+/* Peers write a WAKE once and then take us for awake until a ring's reader says that it sleeps, which only
+ * the thread does. A program that has read rings since the thread went to sleep has also read what would have
+ * woken it. */
+void fl_rnic_resume(struct fl_rnic *rnic)
+{
+    wake(rnic);
 }
 
 static void read_netlink(struct fl_rnic *rnic)
