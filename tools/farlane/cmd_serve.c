@@ -487,6 +487,7 @@ static int serve(struct server *s, struct serve_args *a)
     if (rc == 0 && a->check) {
         printf("The configuration is right.\n");
     } else if (rc == 0) {
+        server_settle(s);
         show(s, a, &http);
         tell_ready(a);
         rc = server_run(s);

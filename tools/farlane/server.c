@@ -16,6 +16,8 @@
 #include "base/util.h"
 #include "base/uuid.h"
 
+#define SETTLE_NS (10 * FL_NS_PER_S)
+
 /* ---- loops ---- */
 
 static int parse_poll(const char *text, enum fl_poll_mode *mode, struct fl_error *err)
@@ -334,6 +336,27 @@ int server_start(struct server *s, struct fl_error *err)
     if (rc == 0)
         rc = start_threads(s, err);
     return rc;
+}
+
+static void note_opening(void *arg, const struct fl_namespace_info *info)
+{
+    *(bool *)arg |= !strcmp(info->state, "opening");
+}
+
+void server_settle(struct server *s)
+{
+    static const struct fl_target_visitor visitor = {.ns = note_opening};
+    const uint64_t end_ns = fl_now_ns() + SETTLE_NS;
+    bool opening = true;
+
+    while (opening && fl_now_ns() < end_ns) {
+        opening = false;
+        fl_target_visit(s->target, &visitor, &opening);
+        if (opening)
+            fl_loop_turn(s->loops[0], FL_NS_PER_MS);
+    }
+    if (opening)
+        FL_WARN("not every loop has every namespace yet: hosts may be told for a while that there is none");
 }
 
 int server_run(struct server *s)

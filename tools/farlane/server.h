@@ -36,6 +36,9 @@ struct server {
 /* Makes loops and target, adds what the config lists, starts the threads. The server is the caller's, zeroed
  * but config and marks. */
 int server_start(struct server *s, struct fl_error *err);
+/* Turns the control loop until every loop has every namespace: before that a host is told that there is none.
+ * At most 10 s, after which a warning says so. */
+void server_settle(struct server *s);
 /* Runs the control loop until fl_loop_stop(s->loops[0]). */
 int server_run(struct server *s);
 /* Closes the target, turning the control loop; at most deadline_ms. -ETIMEDOUT: something is still in flight
