@@ -6,6 +6,11 @@ t_start
 . "$L/checks/host-rdma.sh"
 CYCLES=40 ASK_LIMIT=110
 after_check() { complaints; ask t_complaints || :; }      # of both kernels
+eval "tcp_$(declare -f check_restart_load)"
+check_restart_load() { # who is killed while the kernel pins its memory; the host asks for the log as it dies
+  log_ok 'Unable to pin memory region err = -4'; log_ok 'Failed to get ANA log: -4'
+  tcp_check_restart_load
+}
 check_hardware() {
   connect -i 2
   want "queue pairs of farlane in its kernel" "$(ask t_hw_qps)" 3

@@ -5,11 +5,12 @@
 t_has="compare verify copy wz resv logs features connections capture" t_lax=
 t_addr=10.77.0.1 t_addr6=fd77::1
 t_run=$L                          # where sockets can be
+t_more=()                         # options of each serve
 t_dev=                            # RDMA: ?dev=NAME
 t_ns3=$L/ns3,size=64M t_ns4=$L/ns4,size=64M t_files1=$L/files1,size=64M
 serve() { # NAME ARGUMENTS...: start one, wait until it listens; sets pid_NAME
   local name=$1 i=0; shift
-  "$FARLANE" serve --control "$t_run/$name.sock" --ready-fd 5 "$@" 5>"$t_run/$name.ready" >>"$L/$name.serve" 2>&1 &
+  "$FARLANE" serve --control "$t_run/$name.sock" --ready-fd 5 "${t_more[@]}" "$@" 5>"$t_run/$name.ready" >>"$L/$name.serve" 2>&1 &
   printf -v "pid_$name" %s $!
   while [ ! -s "$t_run/$name.ready" ]; do
     i=$((i + 1)); kill -0 $! 2>/dev/null && [ $i -lt 100 ] || { echo "farlane serve did not start:"; tail -5 "$L/$name.serve"; return 1; }

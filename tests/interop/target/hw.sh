@@ -5,6 +5,7 @@
 . "$L/target/farlane.sh"
 t_has="compare verify copy wz resv logs features connections"
 t_addr=10.77.0.1$N t_addr6=fd77::1$N t_dev="?dev=hardware"
+t_more=(--buffers 32M)             # all of which hardware pins
 t_run=/tmp t_ns3=/dev/ram0 t_ns4=/dev/ram1 t_files1=/dev/ram2
 fl_start() { # the program and its libraries out of the run's folder
   mkdir -p /tmp/fl; cp "$L"/fl/* /tmp/fl/
