@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154
 # A stock Linux host against the target under test, over RDMA: host.sh's checks, and what RDMA has of its own.
 . "$L/checks/host.sh"
-CYCLES=100 CHECK_LIMIT=300 KATO=30      # an emulated guest on a busy machine is slow
+CYCLES=100 CHECK_LIMIT=300 KATO=30 SHORT=6      # an emulated guest on a busy machine is slow
 
 eval "host_$(declare -f clean_up)"
 clean_up() {

@@ -413,9 +413,9 @@ check_reset_load() {
 }
 is_live() { [ "$(state "$1")" = live ]; }
 check_keep_alive() {
-  connect -i 1 -k 2; put "$d" 0 8 a
+  connect -i 1 -k "${SHORT:-2}"; put "$d" 0 8 a
   local id; id=$(cat "/sys/class/nvme/${c##*/}/cntlid")
-  sleep 6
+  sleep $((3 * ${SHORT:-2}))
   same "$d" 0 8 a
   want "state" "$(state "$c")" live; want "controller id: not reconnected" "$(cat "/sys/class/nvme/${c##*/}/cntlid")" "$id"
   dmesg | tail -5 | grep -i reconnect && fail "it reconnected" || :
@@ -465,10 +465,10 @@ check_restart_load() {
 }
 check_discovery_lasting() {
   local v
-  fabric discover -p -k 2 | grep -c subnqn
+  fabric discover -p -k "${SHORT:-2}" | grep -c subnqn
   c=$(ctrl nqn.2014-08.org.nvmexpress.discovery) || fail "no lasting discovery controller"
   want "cntrltype" "$(nvme id-ctrl "$c" -o json | jq .cntrltype)" 2
-  sleep 5; want "state" "$(state "$c")" live
+  sleep $((3 * ${SHORT:-2} - 1)); want "state" "$(state "$c")" live
   nvme discover -d "${c##*/}" | grep -q "$sub" || fail "discovery over the lasting controller does not name $sub"
 }
 
