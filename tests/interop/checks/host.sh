@@ -453,7 +453,7 @@ check_restart_load() {
   log_ok 'failed to connect socket: -111'; log_ok '[Ff]ailed reconnect'; log_ok 'nvme.*starting error recovery|error recovery'
   log_ok 'nvme.*(failed nvme_keep_alive_end_io|keep.alive)'; log_ok 'Failed to configure|rescan'; log_ok 'nvme.*I/O (tag|queue|error)|queue.*(io timeout|timeout)'
   log_ok 'nvme.*(Connect|connect|Connecting)'; log_ok 'sending request failed|failed to send request|receive failed|socket'
-  log_ok 'SEND for CQE .* WR flushed|I/O [0-9]+ QID [0-9]+ timeout'      # RDMA's words
+  log_ok 'for CQE .* WR flushed|I/O [0-9]+ QID [0-9]+ timeout'      # RDMA's words
   PORT=4421 fabric connect -n "$sub-files" -i 2 -c 1 -l 60 -k 5; c=$(ctrl "$sub-files"); d=$(nsdev 1)
   load "$d" 12
   sleep 3; ask t_files_kill; sleep 2; ask t_files_start
