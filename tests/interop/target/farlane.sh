@@ -25,7 +25,7 @@ t_start() {
   t_files_start || return 1
   serve guarded --nqn "$sub-guarded" --listen "$TR://$t_addr:4422$t_dev" --ns ram:16M --host nqn.2026-01.org.example:host-ok
 }
-t_stop() { local p; for p in $pid_main $pid_files $pid_guarded; do kill "$p" 2>/dev/null; done; wait "$pid_main" 2>/dev/null; }
+t_stop() { local p; grep -E "^Udp6?:" /proc/net/snmp /proc/net/snmp6 >"$L/udp" 2>/dev/null; for p in $pid_main $pid_files $pid_guarded; do kill "$p" 2>/dev/null; done; wait "$pid_main" 2>/dev/null; }
 t_files_kill() { kill -9 "$pid_files"; wait "$pid_files" 2>/dev/null; return 0; }
 t_files_start() { serve files --nqn "$sub-files" --listen "$TR://$t_addr:4421$t_dev" --ns "file:$t_files1"; }
 t_ns_add() { ctl ns add "$sub" "ram:$2" --nsid "$1"; }        # NSID BYTES
