@@ -6,6 +6,7 @@
 #include "rnic/test_peers.h"
 
 #define ROUNDS 20
+#define TRIES  3
 
 struct flag {
     bool set;
@@ -66,18 +67,11 @@ static int shm_on(void **state)
     return unsetenv("FARLANE_SHM");
 }
 
-static int by_time(const void *a, const void *b)
+/* Two processes talk by UDP, a third one is their hub and is killed: again and again. The time of the slowest
+ * WRITE that met it. */
+static uint64_t kill_hubs(struct flag *flag)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Two processes talk by UDP, a third one is their hub and is killed: again and again. What it costs is the
- * time of the WRITE that meets it; the middle one of them, as single ones wait for a CPU where it is busy. */
-static void a_killed_hub_costs_no_connection(void **state)
-{
-    struct flag *flag = flag_new();
-    uint64_t took[ROUNDS];
+    uint64_t longest = 0;
     for (int round = 0; round < ROUNDS; round++) {
         tp_environment();
         pid_t hub = start_idle(flag);
@@ -89,15 +83,23 @@ static void a_killed_hub_costs_no_connection(void **state)
         uint64_t start = fl_now_ns();
         kill(hub, SIGKILL);
         write_all(tp, 1);
-        took[round] = fl_now_ns() - start;
+        longest = FL_MAX(longest, fl_now_ns() - start);
         waitpid(hub, NULL, 0);
         write_all(tp, 20);
         tp_close(tp);
     }
-    qsort(took, ROUNDS, sizeof(took[0]), by_time);
-    print_message("a WRITE across it: median %u us, longest %u us\n",
-                  (unsigned)(took[ROUNDS / 2] / FL_NS_PER_US), (unsigned)(took[ROUNDS - 1] / FL_NS_PER_US));
-    assert_true(took[ROUNDS / 2] < FL_NS_PER_S);
+    print_message("longest WRITE across it: %u us\n", (unsigned)(longest / FL_NS_PER_US));
+    return longest;
+}
+
+/* All over again where a machine was so busy that one of them waited for a CPU. */
+static void a_killed_hub_costs_no_connection(void **state)
+{
+    struct flag *flag = flag_new();
+    uint64_t longest = FL_NS_PER_S;
+    for (int i = 0; i < TRIES && longest >= FL_NS_PER_S; i++)
+        longest = kill_hubs(flag);
+    assert_true(longest < FL_NS_PER_S);
     munmap(flag, sizeof(*flag));
 }
 

@@ -22,6 +22,7 @@
 #define NODES  4
 #define WORDS  200
 #define ROUNDS 20
+#define TRIES  3
 
 enum command { NOTHING, LISTEN, PING, REQUEST, LAST_WORDS };
 
@@ -317,16 +318,10 @@ static void a_new_hub_waits_for_what_others_listen_on(void **state)
     bed_close(b);
 }
 
-static int by_time(const void *a, const void *b)
+/* The longest silence of ROUNDS killed hubs; service IDs from first_id on are taken. */
+static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void a_killed_hub_costs_little(void **state)
-{
-    struct bed *b = bed_open(NODES);
-    uint64_t took[ROUNDS];
+    uint64_t longest = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct node *hub = hub_of(b), *left[NODES];
         uint32_t prefix_of[NODES];
@@ -337,20 +332,29 @@ static void a_killed_hub_costs_little(void **state)
                 left[nr++] = &b->nodes[i];
             }
         }
-        node_do(left[0], LISTEN, 1000 + (uint64_t)round);
+        node_do(left[0], LISTEN, first_id + (uint64_t)round);
         node_kill(hub);
-        took[round] = ping(left[0], left[1]) + ping(left[2], left[0]) + ping(left[1], left[2]);
-        assert_int_equal(node_do(left[1], LISTEN, 1000 + (uint64_t)round), -EADDRINUSE);
+        longest = FL_MAX(longest, ping(left[0], left[1]));
+        longest = FL_MAX(longest, ping(left[2], left[0]));
+        longest = FL_MAX(longest, ping(left[1], left[2]));
+        assert_int_equal(node_do(left[1], LISTEN, first_id + (uint64_t)round), -EADDRINUSE);
         for (int i = 0; i < nr; i++)
             assert_int_equal(left[i]->prefix, prefix_of[i]);
         node_start(b, again);
         ping(&b->nodes[again], left[0]);
     }
-    /* The middle one: single ones wait for a CPU where it is busy. */
-    qsort(took, ROUNDS, sizeof(took[0]), by_time);
-    print_message("silence: median %u us, longest %u us\n", (unsigned)(took[ROUNDS / 2] / FL_NS_PER_US),
-                  (unsigned)(took[ROUNDS - 1] / FL_NS_PER_US));
-    assert_true(took[ROUNDS / 2] < FL_NS_PER_S);
+    print_message("longest silence %u us\n", (unsigned)(longest / FL_NS_PER_US));
+    return longest;
+}
+
+/* All over again where a machine was so busy that one of them waited for a CPU. */
+static void a_killed_hub_costs_little(void **state)
+{
+    struct bed *b = bed_open(NODES);
+    uint64_t longest = FL_NS_PER_S;
+    for (int i = 0; i < TRIES && longest >= FL_NS_PER_S; i++)
+        longest = kill_hubs(b, 1000 + (uint64_t)i * ROUNDS);
+    assert_true(longest < FL_NS_PER_S);
     bed_close(b);
 }
 
@@ -360,12 +364,14 @@ static void a_stopped_member_costs_only_itself(void **state)
     struct node *n = b->nodes;
     ping(&n[1], &n[2]);
     kill(n[3].pid, SIGSTOP);
+    int nr_slow = 0;
     for (int i = 0; i < 2000; i++) { /* more than its ring takes */
         n[0].argument = n[3].qpn;
         node_do(&n[1], PING, n[3].qpn);
         if (i % 100 == 0)
-            ping(&n[1], &n[2]);
+            nr_slow += ping(&n[1], &n[2]) >= FL_NS_PER_S;
     }
+    assert_true(nr_slow < 5); /* of 20: single ones wait for a CPU where it is busy */
     kill(n[3].pid, SIGCONT);
     ping(&n[1], &n[3]);
     bed_close(b);
