@@ -19,28 +19,17 @@
 #define IQN        "iqn.2026-01.io.farlane:tax"
 #define READY_MS   20000
 #define CHUNK_LEN  (1u << 20)
+#define SECTOR     4096
 #define TGT_TRIES  100
 #define NO_SHM     "FARLANE_SHM=0"
 #define IS_FILE(s) (!strncmp((s), "file:", 5))
 
 /* ---- the device ---- */
 
-static void fill(uint64_t *words, size_t nr, uint64_t *state)
-{
-    size_t i;
-
-    for (i = 0; i < nr; i++) { /* xorshift64: no layer below can squeeze it */
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        words[i] = *state;
-    }
-}
-
 static int make_file(struct tax *tax, struct fl_error *err)
 {
-    uint64_t state = UINT64_C(0x9e3779b97f4a7c15), at;
-    uint64_t *chunk = malloc(CHUNK_LEN);
+    void *chunk = malloc(CHUNK_LEN);
+    uint64_t at;
     struct statvfs fs;
     char path[300];
     int fd, rc = 0;
@@ -56,9 +45,13 @@ static int make_file(struct tax *tax, struct fl_error *err)
     snprintf(path, sizeof(path), "%s/disk", tax->work);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     for (at = 0; chunk && fd >= 0 && rc == 0 && at < tax->size; at += CHUNK_LEN) {
-        fill(chunk, CHUNK_LEN / 8, &state);
-        if (pwrite(fd, chunk, FL_MIN(tax->size - at, (uint64_t)CHUNK_LEN), (off_t)at) < 0)
-            rc = -errno;
+        const size_t len = FL_MIN(tax->size - at, (uint64_t)CHUNK_LEN);
+        ssize_t n;
+
+        bench_pattern_fill(chunk, at, CHUNK_LEN, SECTOR, 1);
+        n = pwrite(fd, chunk, len, (off_t)at);
+        if (n != (ssize_t)len)
+            rc = n < 0 ? -errno : -ENOSPC;
     }
     if (!chunk || fd < 0 || (rc == 0 && fsync(fd) < 0))
         rc = chunk ? -errno : -ENOMEM;
