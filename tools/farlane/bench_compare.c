@@ -67,11 +67,6 @@ static const json_t *partner(const json_t *a, size_t at, const struct saved *in)
     return there && same_job(a, there) ? there : NULL;
 }
 
-static void cell_iops(struct table *t, double iops)
-{
-    table_cell(t, iops < 10000 ? "%.0f" : "%.1fk", iops < 10000 ? iops : iops / 1e3);
-}
-
 /* Several rounds tell how far apart two runs of the same thing are; one does not. */
 static double noise_of(const json_t *a, const json_t *b)
 {
@@ -92,8 +87,8 @@ static void add_row(struct table *t, const json_t *a, const json_t *b, uint32_t 
     table_cell(t, "%s", fl_size_format((uint64_t)number(a, "bs"), size));
     table_cell(t, "%.0f", number(a, "depth"));
     table_cell(t, "%.0f", number(a, "jobs"));
-    cell_iops(t, number(a, "iops"));
-    cell_iops(t, number(b, "iops"));
+    table_cell_rate(t, number(a, "iops"));
+    table_cell_rate(t, number(b, "iops"));
     table_cell(t, "x%.2f", ratio);
     table_cell(t, "%.2f", number(a, "mean_us"));
     table_cell(t, "%.2f", number(b, "mean_us"));

@@ -18,28 +18,6 @@ static char letter_of(struct bench_result *const *results, uint32_t at)
     return letter;
 }
 
-static void cell_us(struct table *t, double us)
-{
-    table_cell(t, us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
-}
-
-static void cell_difference(struct table *t, double us)
-{
-    const double size = us < 0 ? -us : us;
-
-    table_cell(t, size < 100 ? "%+.2f" : size < 10000 ? "%+.1f" : "%+.0f", us);
-}
-
-static void cell_iops(struct table *t, double iops)
-{
-    if (iops < 10000)
-        table_cell(t, "%.0f", iops);
-    else if (iops < 1e6)
-        table_cell(t, "%.1fk", iops / 1e3);
-    else
-        table_cell(t, "%.3fM", iops / 1e6);
-}
-
 static void add_row(struct table *t, const struct bench_spec *spec, const struct bench_result *r, char letter)
 {
     static const double percents[] = {50, 99, 99.9, 99.99};
@@ -50,18 +28,18 @@ static void add_row(struct table *t, const struct bench_spec *spec, const struct
     table_cell(t, "%u", r->depth);
     table_cell(t, "%u", r->nr_jobs);
     if (r->rate > 0)
-        cell_iops(t, r->rate);
+        table_cell_rate(t, r->rate);
     else
         table_cell(t, "-");
-    cell_iops(t, iops);
+    table_cell_rate(t, iops);
     if (r->nr_rounds > 1)
         table_cell(t, "+-%.0f%%", bench_spread(r) * 100);
     else
         table_cell(t, "-");
     table_cell(t, "%.3f", iops * (double)spec->block_len / 1e9);
-    cell_us(t, bench_mean_us(r));
+    table_cell_us(t, bench_mean_us(r), false);
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
-        cell_us(t, bench_percentile_us(r, percents[i]));
+        table_cell_us(t, bench_percentile_us(r, percents[i]), false);
     table_cell(t, "%.2f", bench_host_cores(r));
     table_cell(t, "%.0f%%", r->busy * 100);
     if (target < 0)
@@ -86,10 +64,10 @@ static void add_difference(struct table *t, const struct bench_result *local,
     table_cell(t, "x%.2f", bench_iops(remote) / bench_iops(local));
     table_cell(t, "%s", "");
     table_cell(t, "%s", "");
-    cell_difference(t, bench_mean_us(remote) - bench_mean_us(local));
+    table_cell_us(t, bench_mean_us(remote) - bench_mean_us(local), true);
     for (i = 0; i < FL_ARRAY_LEN(percents); i++)
-        cell_difference(t,
-                        bench_percentile_us(remote, percents[i]) - bench_percentile_us(local, percents[i]));
+        table_cell_us(t, bench_percentile_us(remote, percents[i]) - bench_percentile_us(local, percents[i]),
+                      true);
     for (i = 0; i < 4; i++)
         table_cell(t, "%s", "");
 }
@@ -202,7 +180,7 @@ static void print_stages(const struct bench_plan *plan)
             table_cell(&t, "%s", bench_stage_names[s]);
             for (k = 0; k < FL_ARRAY_LEN(percents); k++) {
                 if (known)
-                    cell_us(&t, bench_stage_us(r, (enum bench_stage)s, percents[k]));
+                    table_cell_us(&t, bench_stage_us(r, (enum bench_stage)s, percents[k]), false);
                 else
                     table_cell(&t, "?");
             }

@@ -7,22 +7,12 @@
 #include "tax.h"
 #include "term.h"
 
-static void cell_us(struct table *t, struct tax_figure f, const char *sign)
+static void cell_us(struct table *t, struct tax_figure f, bool difference)
 {
-    const double us = f.median < 0 ? -f.median : f.median;
-
-    if (!f.known)
+    if (f.known)
+        table_cell_us(t, f.median, difference);
+    else
         table_cell(t, "-");
-    else
-        table_cell(t, us < 100 ? "%s%.2f" : us < 10000 ? "%s%.1f" : "%s%.0f", f.median < 0 ? "-" : sign, us);
-}
-
-static void cell_rate(struct table *t, struct tax_figure f)
-{
-    if (f.median < 1e6)
-        table_cell(t, f.median < 1e4 ? "%.0f" : "%.1fk", f.median < 1e4 ? f.median : f.median / 1e3);
-    else
-        table_cell(t, "%.3fM", f.median / 1e6);
 }
 
 static void cell_cores(struct table *t, struct tax_figure f)
@@ -55,9 +45,9 @@ static void add_row(struct table *t, const struct tax *tax, const struct tax_pat
 
     table_cell(t, "%s", p->name);
     for (c = TAX_MEAN; c <= TAX_P999; c++)
-        cell_us(t, tax_added(tax, p, (enum tax_column)c), "+");
-    cell_us(t, tax_figure(p, TAX_MEAN), "");
-    cell_rate(t, tax_figure(p, TAX_RATE));
+        cell_us(t, tax_added(tax, p, (enum tax_column)c), true);
+    cell_us(t, tax_figure(p, TAX_MEAN), false);
+    table_cell_rate(t, tax_figure(p, TAX_RATE).median);
     table_cell(t, "%.2f", tax_figure(p, TAX_GBPS).median);
     cell_cores(t, tax_figure(p, TAX_HOST));
     if (p->local)

@@ -98,6 +98,27 @@ static int visible_width(const char *text)
     return n;
 }
 
+void table_cell_rate(struct table *t, double per_s)
+{
+    if (per_s < 10000)
+        table_cell(t, "%.0f", per_s);
+    else if (per_s < 1e6)
+        table_cell(t, "%.1fk", per_s / 1e3);
+    else
+        table_cell(t, "%.3fM", per_s / 1e6);
+}
+
+void table_cell_us(struct table *t, double us, bool difference)
+{
+    const double size = us < 0 ? -us : us;
+    const int digits = size < 100 ? 2 : size < 10000 ? 1 : 0;
+
+    if (difference)
+        table_cell(t, "%+.*f", digits, us);
+    else
+        table_cell(t, "%.*f", digits, us);
+}
+
 static bool column_is_empty(const struct table *t, uint32_t column)
 {
     uint32_t i;

@@ -30,6 +30,10 @@ struct table {
 /* Columns as "name" (left) or ">name" (right), ended by NULL. */
 void table_init(struct table *t, ...) __attribute__((sentinel));
 void table_cell(struct table *t, const char *fmt, ...) FL_PRINTF(2, 3);
+/* A rate as 9876, 12.3k or 1.234M; microseconds with as many digits as say something, with + or - if they are
+ * a difference. */
+void table_cell_rate(struct table *t, double per_s);
+void table_cell_us(struct table *t, double us, bool difference);
 /* Prints with two blanks between columns, `indent` before each line, and frees the table. */
 void table_print(struct table *t, FILE *f, int indent);
 /* Frees one that is not printed. */
