@@ -79,7 +79,10 @@ def test_others_and_the_page():
 
 def test_a_device_of_the_users():
     t = tax("ram:64M", "--ours", *SHORT)
-    assert [p["key"] for p in t["paths"]] == OURS and t["device"] == "ram:64M", t
+    assert [p["key"] for p in t["paths"]] == OURS and t["device"] == "ram:64M" and t["size"] == 16 << 20, t
+    t = tax("ram:8M", "--ours", *SHORT) # shorter than what was asked for
+    assert t["size"] == 8 << 20, t
+    refused("tax", "file:none", "--ours", *SHORT, status=NOT_FOUND, says="none")
     make_file("mine", 32 << 20)
     before = os.stat("mine").st_mtime_ns
     t = tax("file:mine", "--ours", *SHORT)

@@ -82,6 +82,21 @@ static int take_spec(struct tax *tax, const char *spec, struct fl_error *err)
     return 0;
 }
 
+/* What is told of the size is what is read: a device may be shorter than was asked for. */
+static int clamp_size(struct tax *tax, struct fl_error *err)
+{
+    struct fl_device_info info;
+    struct fl_device *dev;
+    int rc = fl_device_open(tax->spec, NULL, &dev, err);
+
+    if (rc < 0)
+        return rc;
+    fl_device_info(dev, &info);
+    fl_device_close(dev);
+    tax->size = FL_MIN(tax->size, info.len);
+    return 0;
+}
+
 /* "file:PATH,…" without the rest. */
 static void file_of(const struct tax *tax, char *path, size_t size)
 {
@@ -344,6 +359,8 @@ int tax_open(struct tax *tax, struct fl_error *err)
             rc = take_spec(tax, tax->urls[i], err);
     if (rc == 0 && !tax->nr_urls)
         rc = make_file(tax, err);
+    if (rc == 0 && tax->spec[0])
+        rc = clamp_size(tax, err);
     if (rc == 0 && tax->spec[0])
         add_own(tax);
     if (rc == 0 && IS_FILE(tax->spec) && !tax->ours_only) {

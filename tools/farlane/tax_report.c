@@ -73,9 +73,10 @@ void tax_report(const struct tax *tax)
     struct table t;
     uint32_t i;
 
-    printf("What each way to %s costs here: %s of it, %u rounds of %g s in turn, medians; %.0f s in all\n\n",
-           tax->spec[0] ? "the same device" : "these namespaces", fl_size_format(tax->size, size),
-           tax->nr_rounds, tax->seconds, tax->took);
+    printf(
+        "What each way to %s costs here: %s%s of it, %u rounds of %g s in turn, medians; %.0f s in all\n\n",
+        tax->spec[0] ? "the same device" : "these namespaces", tax->spec[0] ? "" : "up to ",
+        fl_size_format(tax->size, size), tax->nr_rounds, tax->seconds, tax->took);
     table_init(&t, "PATH", ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us", ">IOPS", ">GB/s",
                ">CORES/MIOPS HOST", ">TARGET", ">COPIES", ">SPREAD", NULL);
     for (i = 0; i < tax->nr_paths; i++)
