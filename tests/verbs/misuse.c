@@ -15,16 +15,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-static int nr_checks, nr_failed;
-
-static void check(int ok, const char *what, long got)
-{
-    nr_checks++;
-    if (ok)
-        return;
-    nr_failed++;
-    printf("WRONG: %s gave %ld (errno %d, %s)\n", what, got, errno, strerror(errno));
-}
+#include "checks.h"
 
 /* Calls that return a positive errno, 0 or -1 with errno; those that return an object or NULL with errno */
 #define GIVES(want, call)                                                      \

@@ -12,21 +12,13 @@
 
 #include <infiniband/verbs.h>
 
-static int nr_checks, nr_failed;
+#include "checks.h"
+
 static struct ibv_device *device;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static char buf[4096];
-
-static void check(int ok, const char *what, long got)
-{
-    nr_checks++;
-    if (ok)
-        return;
-    nr_failed++;
-    printf("WRONG: %s gave %ld (errno %d, %s)\n", what, got, errno, strerror(errno));
-}
 
 #define GIVES(want, call)                   \
     do {                                    \
