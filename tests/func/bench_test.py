@@ -98,7 +98,7 @@ def stopped_for(s, after, seconds):
     """In the background: the target stands still, as in a failover."""
     def work():
         time.sleep(after)
-        os.kill(s.pid, signal.SIGSTOP)
+        stop(s.pid)
         time.sleep(seconds)
         os.kill(s.pid, signal.SIGCONT)
     t = threading.Thread(target=work)

@@ -156,6 +156,16 @@ def wait_until(what, condition, patience=PATIENCE):
     raise AssertionError(f"waited {patience} s in vain: {what}")
 
 
+def stop(pid):
+    """Stops a process; when this returns, none of its threads runs: the signal stops the others only once one has taken it."""
+    def state(thread):
+        with open(f"/proc/{pid}/task/{thread}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0]
+
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(f"process {pid} has stopped", lambda: all(state(t) == "T" for t in os.listdir(f"/proc/{pid}/task")))
+
+
 def own_network():
     """Runs this script again in a network namespace of its own, if this machine allows that. True there; False: not possible."""
     if os.environ.get("FL_OWN_NETWORK") == "1":

@@ -108,7 +108,8 @@ def test_shared_memory():
         c = q["counters"]
         for name in ("tx_packets", "tx_bytes", "direct_mapped", "direct_process_vm"):
             assert c[name] == said[name], (name, c[name], said[name])
-        assert c["direct_process_vm"] == 3 and c["direct_mapped"] >= 6 and c["ring_tx_packets"] >= 40
+        # the wait for a mapping reads once or more, before it is there by process_vm
+        assert c["direct_process_vm"] >= 3 and c["direct_mapped"] >= 6 and c["ring_tx_packets"] >= 40, c
         assert (c["message_tx"], c["message_tx_bytes"], r["counters"]["message_rx"]) == (2, 128, 2)
         assert r["counters"]["rx_packets"] == c["tx_packets"] and r["counters"]["rx_bytes"] == c["tx_bytes"] >= 4 * 40000
         assert r["how"] == "engine" and "SENDs" in r["reason"]
@@ -119,7 +120,7 @@ def test_shared_memory():
         line, = [l for l in table.splitlines() if f" {said['qpns'][0]} " in l and "RTS" in l and str(said["pids"][0]) in l.split()[0]]
         assert "shm" in line and "mapped+process_vm+message+engine" in line and "127.0.0.1" in line or "::1" in line, line
         stats = run("rnic", "stats", env=peers.env).stdout
-        assert re.search(r"^ +3  direct_process_vm  ", stats, re.M), stats
+        assert re.search(rf"^ +{said['direct_process_vm']}  direct_process_vm  ", stats, re.M), stats
         one = run("rnic", "stats", "--qp", said["qpns"][0], env=peers.env).stdout
         assert f"queue pair {said['qpns'][0]} of process {said['pids'][0]} " in one and f"peer" in one and "direct_mapped" in one
         refused("rnic", "stats", "--qp", 2, status=NOT_FOUND, says="no queue pair 2", env=peers.env)
@@ -242,7 +243,7 @@ def test_killed_and_stopped_processes():
     for victim in (0, 1):  # the hub, the other one
         with Peers() as peers:
             pid = peers.said["pids"][peers.said["hub"] ^ victim]
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid)
             if victim == 0:
                 refused("rnic", "qps", status=UNREACHABLE, says=[f"process {pid}", "is it stopped?"], env=peers.env)
             else:

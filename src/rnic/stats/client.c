@@ -16,7 +16,7 @@
 #define NO_HUB_MS 150  /* for another one to take over from a hub that was killed */
 #define VIEW_MS   5000 /* for all that a process says of itself */
 #define ANSWER_MS 1000 /* for one answer: its thread may have to wait for a CPU */
-#define TRIES     3    /* when queue pairs went while it was asked */
+#define TRIES     3    /* when what is asked goes meanwhile: the hub, queue pairs */
 #define DEVICES   4096
 
 static bool wait_readable(int fd, uint64_t end_ns)
@@ -73,24 +73,35 @@ static int read_table(const struct fl_hub_link *link, int hub_pid, struct fl_sta
     return nr;
 }
 
+/* Another takes over from a hub that goes while it is asked. */
+static int ask_hub(struct fl_hub_link *link, const char *name, struct fl_hub_peer *hub)
+{
+    int rc = -EPIPE;
+    for (int i = 0; i < TRIES && (rc == -EPIPE || rc == -ECONNRESET); i++) {
+        fl_hub_link_fini(link);
+        fl_hub_link_init(link);
+        rc = connect_to_hub(link, name);
+        if (rc < 0)
+            continue;
+        fl_hub_unix_peer(link->fd, hub);
+        rc = wait_for_welcome(link);
+    }
+    return rc;
+}
+
 int fl_stats_list(const char *hub_path, uint16_t udp_port, struct fl_stats_listed **list,
                   struct fl_error *err)
 {
     struct fl_hub_peer hub = {0};
     struct fl_hub_link link;
     char name[FL_HUB_NAME_LEN];
-    int rc;
     if (fl_hub_default_name(hub_path, udp_port, name) < 0)
         return fl_error_set(err, -EINVAL, "name of the hub is too long: %s", hub_path);
     fl_hub_link_init(&link);
-    rc = connect_to_hub(&link, name);
+    int rc = ask_hub(&link, name, &hub);
     if (rc == -ENOENT)
-        return fl_error_set(err, -ENOENT, "no process here uses the software RNIC (UDP port %u)", udp_port);
-    if (rc == 0) {
-        fl_hub_unix_peer(link.fd, &hub);
-        rc = wait_for_welcome(&link);
-    }
-    if (rc == -ETIMEDOUT)
+        fl_error_set(err, rc, "no process here uses the software RNIC (UDP port %u)", udp_port);
+    else if (rc == -ETIMEDOUT)
         fl_error_set(err, rc, "process %d, the hub of UDP port %u, does not answer: is it stopped?", hub.pid,
                      udp_port);
     else if (rc < 0)
