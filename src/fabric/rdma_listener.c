@@ -26,13 +26,18 @@ static void ready(struct fl_watch *watch, uint32_t events)
 {
     struct fl_listener *l = FL_CONTAINER_OF(watch, struct fl_listener, watch);
     struct rdma_cm_event *event;
+    char text[FL_ADDR_TEXT_LEN];
 
     if (l->lib->cm->get_cm_event(l->channel, &event))
         return;
-    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
         (void)fl_rdma_conn_create(&l->options, l->lib, &l->shared, event); /* it has said why */
-    else
-        l->lib->cm->ack_cm_event(event);
+        return;
+    }
+    if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+        FL_WARN("the interface of %s is gone: nobody can connect there until the listener is made anew",
+                fl_addr_format(&l->options.addr, text));
+    l->lib->cm->ack_cm_event(event);
 }
 
 static int failed(const struct fl_addr *addr, struct fl_error *err)

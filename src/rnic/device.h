@@ -33,6 +33,7 @@ struct fl_device {
     uint32_t ifindex;
     bool loopback, up;
     bool removed;     /* the interface is gone; programs may hold the device for as long as they like */
+    uint32_t nr_removals; /* it may come back */
     uint32_t seen_in; /* the last scan that found it */
     uint32_t if_mtu;
     uint32_t speed_mbps; /* 0: not known */
@@ -45,6 +46,9 @@ struct fl_device {
 
 /* Protects all devices, and the lists of their contexts. */
 extern pthread_mutex_t fl_devices_lock;
+
+/* How often any was removed: who keeps something on devices looks at them when this changed. Atomic. */
+extern uint32_t fl_devices_nr_removals;
 
 /* gid.c: reads the interfaces; makes devices for new ones; raises events where something changed. */
 int fl_devices_scan(void);

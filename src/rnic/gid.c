@@ -10,6 +10,7 @@
 #include "rnic/objects.h"
 
 pthread_mutex_t fl_devices_lock = PTHREAD_MUTEX_INITIALIZER;
+uint32_t fl_devices_nr_removals;
 
 static struct fl_list devices = FL_LIST_INIT(devices);
 static int nr_devices;
@@ -171,6 +172,8 @@ static void set_up(struct fl_device *d, bool up)
 static void take_away(struct fl_device *d)
 {
     d->removed = true;
+    d->nr_removals++;
+    __atomic_add_fetch(&fl_devices_nr_removals, 1, __ATOMIC_RELEASE);
     set_up(d, false);
     memset(d->gids, 0, sizeof(d->gids));
     d->nr_gids = 0;

@@ -2,51 +2,17 @@
 /* Devices and GIDs follow the host's interfaces: in a network namespace of its own, which has a loopback
  * alone. */
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <linux/if_tun.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "rnic/test_interface.h"
 #include "rnic/test_verbs.h"
-
-static void configure(unsigned long request, const char *name, const struct ifreq *values)
-{
-    struct ifreq req = *values;
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
-    if (ioctl(fd, request, &req) < 0)
-        fail_msg("ioctl(%lx) of %s: %s", request, name, strerror(errno));
-    close(fd);
-}
-
-static void set_up(bool up)
-{
-    configure(SIOCSIFFLAGS, "lo", &(struct ifreq){.ifr_flags = (short)(IFF_LOOPBACK | (up ? IFF_UP : 0))});
-}
 
 static void set_mtu(int mtu)
 {
     configure(SIOCSIFMTU, "lo", &(struct ifreq){.ifr_mtu = mtu});
-}
-
-static void add_address(const char *alias, const char *text)
-{
-    struct ifreq req = {0};
-    struct sockaddr_in *sin = (struct sockaddr_in *)&req.ifr_addr;
-    sin->sin_family = AF_INET;
-    inet_pton(AF_INET, text, &sin->sin_addr);
-    configure(SIOCSIFADDR, alias, &req);
-}
-
-/* An alias that is taken down loses its address. */
-static void remove_address(const char *alias)
-{
-    configure(SIOCSIFFLAGS, alias, &(struct ifreq){.ifr_flags = 0});
 }
 
 static union ibv_gid mapped(const char *text)
@@ -176,22 +142,6 @@ static void test_gone_gid_is_refused(void **state)
     tv_free(tv);
 }
 
-/* An interface that lives as long as a descriptor; -1: none can be made here. */
-static int make_interface(const char *name, const char *address)
-{
-    struct ifreq req = {.ifr_flags = IFF_TAP | IFF_NO_PI};
-    int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
-    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
-    if (fd < 0 || ioctl(fd, TUNSETIFF, &req) < 0) {
-        if (fd >= 0)
-            close(fd);
-        return -1;
-    }
-    add_address(name, address);
-    configure(SIOCSIFFLAGS, name, &(struct ifreq){.ifr_flags = IFF_UP});
-    return fd;
-}
-
 static struct ibv_context *open_by_address(const char *address, int *nr)
 {
     struct ibv_device **list = fl_device_list_get(nr);
@@ -234,9 +184,7 @@ int main(void)
         cmocka_unit_test(test_mtu_of_interface),      cmocka_unit_test(test_gone_gid_is_refused),
         cmocka_unit_test(test_interface_is_removed),
     };
-    if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
-        fprintf(stderr, "no network namespace of our own: %s\n", strerror(errno));
+    if (!own_network())
         return 77;
-    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

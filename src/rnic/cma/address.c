@@ -122,7 +122,7 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
 int fl_cma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
-    if (!addr || id->state != FL_CMA_IDLE) {
+    if (!addr || fl_cma_state_of(id) != FL_CMA_IDLE) {
         errno = EINVAL;
         return -1;
     }
@@ -218,10 +218,11 @@ int fl_cma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct s
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
     struct sockaddr_storage to = {0};
     struct in6_addr gid;
-    int r = !dst || (id->state != FL_CMA_IDLE && id->state != FL_CMA_BOUND) ? -EINVAL : 0;
+    enum fl_cma_state from = fl_cma_state_of(id);
+    int r = !dst || (from != FL_CMA_IDLE && from != FL_CMA_BOUND) ? -EINVAL : 0;
     if (!r && !fl_cma_gid_of(dst, &gid))
         r = -EAFNOSUPPORT;
-    if (!r && id->state == FL_CMA_IDLE)
+    if (!r && from == FL_CMA_IDLE)
         r = bind_source(id, src, dst);
     if (!r && cm_id->route.addr.src_addr.sa_family != dst->sa_family)
         r = -EINVAL;
@@ -232,11 +233,15 @@ int fl_cma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct s
     r = fl_cma_lock(id->cma);
     if (r)
         return fl_cma_result(r);
-    if (!found)
-        id->state = FL_CMA_ADDR_RESOLVED;
-    fl_cma_tell(id, found ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, found, NULL);
+    if (id->state == FL_CMA_REMOVED) { /* meanwhile, and it was told */
+        r = -ENODEV;
+    } else {
+        if (!found)
+            id->state = FL_CMA_ADDR_RESOLVED;
+        fl_cma_tell(id, found ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, found, NULL);
+    }
     fl_cma_unlock(id->cma);
-    return fl_cma_complete(id);
+    return r ? fl_cma_result(r) : fl_cma_complete(id);
 }
 
 void fl_cma_fill_path(struct fl_cma_id *id)

@@ -108,9 +108,10 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
     if (now >= fl_cm_deadline(cma->cm))
         fl_cm_tick(cma->cm, now);
     fl_cma_ports_tick(cma, now);
+    int nr_told = fl_cma_tell_removals(cma);
     if (!fl_list_empty(&cma->watched) && now >= cma->next_look)
         look_for_dead_peers(cma, now);
-    return pump(cma);
+    return nr_told + pump(cma);
 }
 
 static uint64_t deadline(struct fl_rnic_client *client)
@@ -187,6 +188,8 @@ static int create(struct fl_cma **made)
     }
     if (r)
         goto free_cma;
+    fl_list_init(&cma->ids);
+    cma->nr_removals = __atomic_load_n(&fl_devices_nr_removals, __ATOMIC_ACQUIRE);
     fl_list_init(&cma->watched);
     fl_list_init(&cma->kept_ports);
     for (size_t i = 0; i < FL_CMA_PORT_BUCKETS; i++)

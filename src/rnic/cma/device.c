@@ -60,6 +60,20 @@ static struct opened *open_device(struct fl_device *device)
     return o;
 }
 
+int fl_cma_set_device(struct fl_cma_id *id, struct fl_device *device)
+{
+    if (id->state == FL_CMA_REMOVED)
+        return -ENODEV;
+    pthread_mutex_lock(&fl_devices_lock);
+    bool removed = device->removed;
+    if (!removed) {
+        id->device = device;
+        id->nr_removals = device->nr_removals;
+    }
+    pthread_mutex_unlock(&fl_devices_lock);
+    return removed ? -ENODEV : 0;
+}
+
 int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device)
 {
     int r = 0;
@@ -67,16 +81,51 @@ int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device)
     struct opened *o = open_device(device);
     if (o && !o->pd)
         o->pd = fl_pd_alloc(o->context);
-    if (!o || !o->pd) {
+    if (!o || !o->pd)
         r = -errno;
-    } else {
-        id->device = device;
+    pthread_mutex_unlock(&lock);
+    if (!r)
+        r = fl_cma_lock(id->cma);
+    if (r)
+        return r;
+    r = fl_cma_set_device(id, device);
+    if (!r) {
         id->id.verbs = o->context;
         id->id.pd = o->pd;
         id->id.port_num = 1;
     }
-    pthread_mutex_unlock(&lock);
+    fl_cma_unlock(id->cma);
     return r;
+}
+
+static bool is_removed(const struct fl_cma_id *id)
+{
+    if (!id->device)
+        return false;
+    pthread_mutex_lock(&fl_devices_lock);
+    bool removed = id->nr_removals != id->device->nr_removals;
+    pthread_mutex_unlock(&fl_devices_lock);
+    return removed;
+}
+
+/* As the kernel does it: whatever an id was doing ends, with no other event than this one. */
+int fl_cma_tell_removals(struct fl_cma *cma)
+{
+    uint32_t nr = __atomic_load_n(&fl_devices_nr_removals, __ATOMIC_ACQUIRE);
+    struct fl_cma_id *id, *tmp;
+    int told = 0;
+    if (fl_likely(nr == cma->nr_removals))
+        return 0;
+    cma->nr_removals = nr;
+    fl_list_for_each_safe (id, tmp, &cma->ids, all_link) {
+        if (!is_removed(id))
+            continue;
+        fl_cma_leave(id);
+        __atomic_store_n(&id->state, FL_CMA_REMOVED, __ATOMIC_RELAXED);
+        fl_cma_tell(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL);
+        told++;
+    }
+    return told;
 }
 
 struct ibv_context **fl_cma_get_devices(int *nr)

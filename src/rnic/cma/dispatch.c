@@ -52,12 +52,16 @@ static struct fl_cma_id *new_request_id(const struct fl_cma_id *listener, struct
     struct fl_cma_id *id = fl_cma_id_new(listener->cma, listener->id.ps, listener->id.context);
     if (!id)
         return NULL;
+    if (fl_cma_set_device(id, device)) {
+        fl_cma_id_free(id);
+        return NULL;
+    }
+    fl_list_add_tail(&id->cma->ids, &id->all_link);
     id->passive = true;
     id->state = FL_CMA_CONNECTING;
     id->channel = listener->channel;
     id->id.channel = listener->id.channel;
     id->conn = conn;
-    id->device = device;
     id->route = *route;
     id->tos = route->traffic_class;
     id->responder_resources = peer->responder_resources;

@@ -36,15 +36,18 @@ int fl_cma_disconnect(struct rdma_cm_id *cm_id)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
     struct fl_cma *cma = id->cma;
-    if (!id->conn || fl_cma_is_datagram(id)) {
-        errno = EINVAL;
-        return -1;
-    }
-    fl_cma_qp_to_error(id);
     int r = fl_cma_lock(cma);
     if (r)
         return fl_cma_result(r);
-    r = fl_cm_disconnect(cma->cm, id->conn, NULL, 0, cma->rnic->now);
+    bool connected = id->conn && !fl_cma_is_datagram(id);
+    fl_cma_unlock(cma);
+    if (!connected)
+        return fl_cma_result(-EINVAL);
+    fl_cma_qp_to_error(id);
+    r = fl_cma_lock(cma);
+    if (r)
+        return fl_cma_result(r);
+    r = id->conn ? fl_cm_disconnect(cma->cm, id->conn, NULL, 0, cma->rnic->now) : -EINVAL;
     fl_cma_unlock(cma);
     return r ? fl_cma_result(-EINVAL) : fl_cma_complete(id);
 }
@@ -53,14 +56,13 @@ int fl_cma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
     struct fl_cma *cma = id->cma;
-    if (!id->conn || event != IBV_EVENT_COMM_EST) {
-        errno = EINVAL;
-        return -1;
-    }
     int r = fl_cma_lock(cma);
     if (r)
         return fl_cma_result(r);
-    fl_cm_established(cma->cm, id->conn, cma->rnic->now); /* it may be known already */
+    if (!id->conn || event != IBV_EVENT_COMM_EST)
+        r = -EINVAL;
+    else
+        fl_cm_established(cma->cm, id->conn, cma->rnic->now); /* it may be known already */
     fl_cma_unlock(cma);
-    return 0;
+    return fl_cma_result(r);
 }

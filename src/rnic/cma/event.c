@@ -83,6 +83,10 @@ static bool finish_response(struct fl_cma_event *event)
     if (!id->id.qp)
         return true; /* the program's own queue pair: rdma_establish() */
     int status = fl_cma_qp_to_rts(id), r = fl_cma_lock(cma);
+    if (!r && !id->conn) { /* went with its device */
+        fl_cma_unlock(cma);
+        return false;
+    }
     if (!r && status)
         fl_cm_reject(cma->cm, id->conn, FL_CM_REJ_CONSUMER, NULL, 0, NULL, 0, cma->rnic->now);
     else if (!r)
@@ -107,6 +111,7 @@ static bool finish(struct fl_cma_event *event)
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
         return finish_response(event);
     case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
         fl_cma_qp_to_error(fl_cma_id_of(event->event.id));
         return true;
     default:
@@ -153,7 +158,7 @@ int fl_cma_complete(struct fl_cma_id *id)
     }
     if (fl_cma_get_cm_event(&id->channel->channel, &id->id.event))
         return -1;
-    int status = id->id.event->status;
+    int status = id->id.event->event == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : id->id.event->status;
     if (!status)
         return 0;
     errno = id->id.event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : status < 0 ? -status : ETIMEDOUT;

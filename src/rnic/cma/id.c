@@ -16,6 +16,7 @@ struct fl_cma_id *fl_cma_id_new(struct fl_cma *cma, enum rdma_port_space ps, voi
     id->id.ps = ps;
     id->id.context = context;
     id->id.qp_type = ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+    fl_list_init(&id->all_link);
     fl_list_init(&id->port_link);
     fl_list_init(&id->watch_link);
     pthread_mutex_init(&id->mutex, NULL);
@@ -27,6 +28,7 @@ static struct fl_cma none = {.rnic = &fl_rnic_none};
 
 void fl_cma_id_free(struct fl_cma_id *id)
 {
+    fl_list_del(&id->all_link);
     pthread_mutex_destroy(&id->mutex);
     pthread_cond_destroy(&id->cond);
     free(id->ep_attr);
@@ -61,6 +63,7 @@ int fl_cma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out
     int r = fl_cma_lock(cma);
     if (!r) {
         id->psn = fl_cm_random_psn(cma->cm);
+        fl_list_add_tail(&cma->ids, &id->all_link);
         fl_cma_unlock(cma);
     }
     *out = &id->id;
@@ -84,13 +87,13 @@ static void wait_for_acks(struct fl_cma_id *id)
     pthread_mutex_unlock(&id->mutex);
 }
 
-/* Under rnic->lock: no event comes after this. */
-static void leave(struct fl_cma_id *id)
+void fl_cma_leave(struct fl_cma_id *id)
 {
     struct fl_cma *cma = id->cma;
     struct fl_qp *qp = id->qpn ? fl_qp_find(&cma->rnic->qps, id->qpn) : NULL;
     if (qp && qp->cm_id == id)
         qp->cm_id = NULL;
+    fl_list_del(&id->all_link);
     fl_list_del(&id->watch_link);
     if (id->listener)
         fl_cm_listener_destroy(cma->cm, id->listener, cma->rnic->now);
@@ -129,7 +132,7 @@ int fl_cma_destroy_id(struct rdma_cm_id *cm_id)
     }
     int r = fl_cma_lock(id->cma);
     if (!r) {
-        leave(id);
+        fl_cma_leave(id);
         fl_cma_unlock(id->cma);
     }
     forget_events(id);

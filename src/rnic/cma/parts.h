@@ -23,6 +23,8 @@ struct fl_cma {
     struct fl_rnic_client client;
     struct fl_rnic *rnic;
     struct fl_cm *cm;
+    struct fl_list ids;        /* all, but those that a removed device took along: fl_cma_id.all_link */
+    uint32_t nr_removals;      /* of devices, that ids were looked through for */
     struct fl_list watched;    /* connected ids whose peer is on this host: fl_cma_id.watch_link */
     uint64_t next_look;        /* for peers that died */
     uint32_t psn;              /* of our packets from QP1 */
@@ -63,13 +65,16 @@ enum fl_cma_state {
     FL_CMA_ROUTE_RESOLVED,
     FL_CMA_LISTENING,
     FL_CMA_CONNECTING, /* a connection was begun, by either side; the engine knows how far it is */
+    FL_CMA_REMOVED,    /* its device was: it can only be destroyed */
 };
 
 struct fl_cma_id {
     struct rdma_cm_id id;
     struct fl_cma *cma;
     struct fl_cma_channel *channel; /* where its events go */
-    struct fl_device *device;       /* NULL: not bound to one */
+    struct fl_list all_link;
+    struct fl_device *device; /* NULL: not bound to one */
+    uint32_t nr_removals;     /* of the device, when it was bound to it */
     enum fl_cma_state state;
     bool sync; /* the channel is its own */
     bool passive;
@@ -112,6 +117,12 @@ static inline int fl_cma_result(int r)
     return -1;
 }
 
+/* Without rnic->lock, under which it may become REMOVED at any time */
+static inline enum fl_cma_state fl_cma_state_of(const struct fl_cma_id *id)
+{
+    return __atomic_load_n(&id->state, __ATOMIC_RELAXED);
+}
+
 static inline bool fl_cma_is_datagram(const struct fl_cma_id *id)
 {
     return id->id.qp_type == IBV_QPT_UD;
@@ -147,6 +158,7 @@ void fl_cma_take_events(struct fl_cma_channel *channel, struct fl_cma_id *id, st
 struct fl_cma_id *fl_cma_id_new(struct fl_cma *cma, enum rdma_port_space ps, void *context);
 void fl_cma_id_free(struct fl_cma_id *id); /* nothing refers to it any more */
 void fl_cma_count_ack(struct fl_cma_id *id);
+void fl_cma_leave(struct fl_cma_id *id); /* under rnic->lock: from the engine; no event comes after this */
 
 /* port.c, under rnic->lock. port 0: any; claim: at the hub, too. 0 or negative errno */
 int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t *port, bool claim);
@@ -169,6 +181,10 @@ void fl_cma_fill_path(struct fl_cma_id *id); /* of its route */
 struct fl_device *fl_cma_device_of(const struct in6_addr *gid); /* that has this address, or NULL */
 void fl_cma_devices_forget(void); /* in the child of a fork: what is open is the parent's */
 int fl_cma_attach(struct fl_cma_id *id, struct fl_device *device); /* 0 or negative errno */
+/* Under rnic->lock: the id is the device's. -ENODEV: that one, or the one it had, is gone. */
+int fl_cma_set_device(struct fl_cma_id *id, struct fl_device *device);
+/* Under rnic->lock: ids of devices that were removed are told. Returns how many. */
+int fl_cma_tell_removals(struct fl_cma *cma);
 
 /* qp_attr.c: 0 or negative errno */
 int fl_cma_qp_to_init(struct fl_cma_id *id, struct ibv_qp *qp);

@@ -31,7 +31,7 @@ static int find_device(struct fl_cma_id *id)
 {
     const struct sockaddr *addr = &id->id.route.addr.src_addr;
     struct in6_addr gid;
-    if (id->state != FL_CMA_BOUND || id->device || fl_cma_is_any(addr))
+    if (fl_cma_state_of(id) != FL_CMA_BOUND || id->device || fl_cma_is_any(addr))
         return 0;
     fl_cma_gid_of(addr, &gid);
     struct fl_device *device = fl_cma_device_of(&gid);
@@ -42,7 +42,7 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
     struct sockaddr_in any = {.sin_family = AF_INET};
-    if (id->state == FL_CMA_IDLE && fl_cma_bind_addr(cm_id, (struct sockaddr *)&any))
+    if (fl_cma_state_of(id) == FL_CMA_IDLE && fl_cma_bind_addr(cm_id, (struct sockaddr *)&any))
         return -1;
     int r = find_device(id);
     if (!r)
@@ -59,6 +59,8 @@ static int accept_locked(struct fl_cma_id *id, const struct rdma_conn_param *par
     struct fl_cma *cma = id->cma;
     const void *data = param ? param->private_data : NULL;
     size_t len = data ? param->private_data_len : 0;
+    if (!id->conn)
+        return -EINVAL;
     if (!fl_cma_is_datagram(id)) {
         struct fl_cm_terms terms = fl_cma_terms(id);
         return fl_cm_accept(cma->cm, id->conn, &terms, data, len, cma->rnic->now);
@@ -72,7 +74,7 @@ static int accept_locked(struct fl_cma_id *id, const struct rdma_conn_param *par
 int fl_cma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 {
     struct fl_cma_id *id = fl_cma_id_of(cm_id);
-    if (!id->passive || !id->conn) {
+    if (!id->passive) {
         errno = EINVAL;
         return -1;
     }
@@ -104,7 +106,9 @@ int fl_cma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **out)
     }
     if (fl_cma_get_cm_event(listen->channel, &event))
         return -1;
-    int r = event->status ? event->status : event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? 0 : -EINVAL;
+    int r = event->status;
+    if (!r && event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+        r = event->event == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : -EINVAL;
     if (!r && listener->ep_attr) {
         struct ibv_qp_init_attr attr = *listener->ep_attr;
         r = fl_cma_create_qp(event->id, listen->pd, &attr) ? -errno : 0;

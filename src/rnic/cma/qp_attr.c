@@ -100,10 +100,10 @@ static int attr_for(struct fl_cma_id *id, struct ibv_qp_attr *attr, int *mask)
         return r;
     switch (attr->qp_state) {
     case IBV_QPS_INIT:
-        if (id->device)
+        if (id->device && id->state != FL_CMA_REMOVED)
             init_attr(id, attr, mask);
         else
-            r = -EINVAL;
+            r = id->device ? -ENODEV : -EINVAL;
         break;
     case IBV_QPS_RTR:
         r = rtr_attr(id, attr, mask);
