@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of librdmacm, all by the one connection manager of this process (fl_cm()). */
-#include <errno.h>
 #include <rdma/rdma_verbs.h>
-#include <rdma/rsocket.h>
 
 #include "preload/preload.h"
 
@@ -214,19 +212,4 @@ FL_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_
 FL_EXPORT int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr)
 {
     return fl_cm()->leave_multicast(id, addr);
-}
-
-/*
- * Sockets over RDMA are librdmacm's own, and reach into its identifiers: with the software RNIC there are
- * none. The other functions of sockets are left to librdmacm, which knows none of the program's descriptors
- * then.
- */
-FL_EXPORT int rsocket(int domain, int type, int protocol)
-{
-    typedef int (*make)(int, int, int);
-    make real = fl_cm() == &fl_rdmacm_soft ? NULL : (make)fl_real_find_cm("rsocket");
-    if (real)
-        return real(domain, type, protocol);
-    errno = EPROTONOSUPPORT;
-    return -1;
 }

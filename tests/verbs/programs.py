@@ -27,7 +27,8 @@ def sanitizers():
 
 
 def environment(**more):
-    env = dict(os.environ, LD_PRELOAD=":".join([*sanitizers(), LIBRARY]), **more)
+    env = dict(os.environ, LD_PRELOAD=":".join([*sanitizers(), LIBRARY]))
+    env.update(more)
     if SANITIZED:  # the programs' own leaks are not our business
         env["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1:verify_asan_link_order=0"
     return env
@@ -79,7 +80,7 @@ def started(process, ready):
 def pair(server, client, ready=lambda: listening(18515), status=(0, 0), again=None, **more):
     """Both must end with these statuses, without being killed. Returns what the client and what the server said.
 
-    again: words of the client that say that the server was not ready yet, where nothing else tells; then it is tried again."""
+    again: words (a pattern) of the client that say that the server was not ready yet, where nothing else tells; then it is tried again."""
     env = environment(**more)
     with tempfile.TemporaryFile("w+") as server_log, tempfile.TemporaryFile("w+") as client_log:
         def said():
@@ -98,7 +99,7 @@ def pair(server, client, ready=lambda: listening(18515), status=(0, 0), again=No
                 client_log.seek(0)
                 c = subprocess.run(client.split(), env=env, stdin=subprocess.DEVNULL, stdout=client_log, stderr=subprocess.STDOUT,
                                    timeout=PATIENCE)
-                if not again or c.returncode == status[1] or s.poll() is not None or again not in said()[0]:
+                if not again or c.returncode == status[1] or s.poll() is not None or not re.search(again, said()[0]):
                     break
                 assert time.monotonic() < deadline, "the server does not get ready"
                 time.sleep(0.1)

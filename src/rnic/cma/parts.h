@@ -70,13 +70,20 @@ enum fl_cma_state {
 
 struct fl_cma_id {
     struct rdma_cm_id id;
+    /* librdmacm's sockets (rsocket.c) take any identifier for its own, and read two of the fields that its own
+     * have here: its device, for the size of queue pairs (NULL: as all devices have), and sync. */
+    struct {
+        void *device;
+        void *unread[2];
+        int unread_too[2];
+    } rsocket;
+    int sync; /* the channel is its own */
     struct fl_cma *cma;
     struct fl_cma_channel *channel; /* where its events go */
     struct fl_list all_link;
     struct fl_device *device; /* NULL: not bound to one */
     uint32_t nr_removals;     /* of the device, when it was bound to it */
     enum fl_cma_state state;
-    bool sync; /* the channel is its own */
     bool passive;
     struct fl_cma_port *port;
     struct fl_list port_link;
@@ -98,6 +105,9 @@ struct fl_cma_id {
     pthread_cond_t cond;
     uint32_t nr_told, nr_acked; /* events given out, and acknowledged */
 };
+
+_Static_assert(offsetof(struct fl_cma_id, sync) == sizeof(struct rdma_cm_id) + 3 * sizeof(void *) + 2 * sizeof(int),
+               "where librdmacm's sockets look for it");
 
 static inline struct fl_cma_id *fl_cma_id_of(struct rdma_cm_id *id)
 {
