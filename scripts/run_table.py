@@ -9,6 +9,7 @@ import sys
 
 ROWS = [("local", "read locally"), ("shm", "RDMA on shared memory"), ("udp", "RDMA by RoCE v2 over UDP"), ("tcp", "TCP")]
 SMALL, LARGE = 4096, 1 << 20
+DISTURBED = 0.03  # of the time waited for a CPU: as farlane bench says it
 HEAD = ["", "4 KiB, depth 1", "p99", "4 KiB, depth 32", "cores", "1 MiB, sequential", "cores"]
 
 
@@ -39,6 +40,9 @@ def main():
     width = [max(len(row[i]) for row in table) for i in range(len(HEAD))]
     for row in table:
         print("  ".join(cell.ljust(width[i]) if i == 0 else cell.rjust(width[i]) for i, cell in enumerate(row)).rstrip())
+    waited = max(r["waited"] or 0 for r in results)
+    if waited >= DISTURBED:
+        print(f"The machine was disturbed: other programs kept a thread from its CPU for up to {waited:.0%} of a run.")
 
 
 main()

@@ -128,8 +128,6 @@ int fl_addr_parse(const char *text, uint16_t default_port, struct fl_addr *addr,
 static int resolver_errno(int rc)
 {
     switch (rc) {
-    case EAI_AGAIN:
-        return -EAGAIN;
     case EAI_MEMORY:
         return -ENOMEM;
     case EAI_SYSTEM:

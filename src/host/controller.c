@@ -4,6 +4,7 @@
  * and nothing here blocks, so that one dead target delays no other.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -134,12 +135,16 @@ static void plan_next(struct fl_remote *r, uint64_t now_ns)
 }
 
 /* One cause is told once, however many attempts fail of it. */
-static void tell_failure(struct fl_remote *r)
+static void tell_failure(struct fl_remote *r, uint64_t now_ns)
 {
     enum fl_log_level level = r->warned_code == r->err.code ? FL_LOG_INFO : FL_LOG_WARN;
+    char left[40] = "";
 
+    if (r->loss_deadline_ns != UINT64_MAX && r->loss_deadline_ns > now_ns)
+        snprintf(left, sizeof(left), " (given up in %" PRIu64 " s)",
+                 (r->loss_deadline_ns - now_ns + FL_NS_PER_S - 1) / FL_NS_PER_S);
     if (fl_log_enabled(level))
-        fl_log(level, "%s: attempt %u to reconnect failed: %s", r->name, r->attempt, r->err.text);
+        fl_log(level, "%s: attempt %u to reconnect failed: %s%s", r->name, r->attempt, r->err.text, left);
     r->warned_code = r->err.code;
     note_reason(r);
 }
@@ -156,7 +161,7 @@ static bool attempt_failed(struct fl_remote *r, uint64_t now_ns)
     if (r->link.nvme_status & FL_NVME_DNR) {
         refused_for_good(r);
     } else {
-        tell_failure(r);
+        tell_failure(r, now_ns);
         plan_next(r, now_ns);
     }
     return true;

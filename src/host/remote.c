@@ -93,7 +93,7 @@ static void wait_for(sem_t *sem)
 static int check_rdma(const struct fl_url *url, const struct fl_device_options *o, struct fl_error *err)
 {
     if (url->hdgst || url->ddgst || o->hdgst || o->ddgst)
-        return fl_error_set(err, -EOPNOTSUPP, "digests are TCP's: RDMA has checksums of its own");
+        return fl_error_set(err, -EINVAL, "digests are TCP's: RDMA has checksums of its own");
     return 0;
 }
 

@@ -31,6 +31,13 @@ def test_t15_loopback():
     works("[::1]")
 
 
+def test_name_that_cannot_be_asked_for():
+    """No name server can be reached: nobody is there, as with a name that does not exist."""
+    if OWN:
+        for url in (f"nvme+tcp://host.example.com/{NQN}", f"nvme+rdma://host.example.com/{NQN}"):
+            refused("info", url, status=UNREACHABLE, says="cannot be found")
+
+
 def test_t15_longest_address():
     if OWN:
         ip("addr", "add", LONGEST + "/128", "dev", "lo", "nodad")

@@ -111,7 +111,7 @@ def test_bench_that_checks():
 def test_refusals():
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen=BOTH) as s:
         rdma = by(s, "rdma")
-        refused("info", rdma.split("?")[0] + "?ns=1&hdgst=1", status=FAILED, says="digests")
+        refused("info", rdma.split("?")[0] + "?ns=1&hdgst=1", status=USAGE, says="digests")
         refused("info", rdma.split("?")[0] + "?ns=1&dev=mlx5_99", status=NOT_FOUND, says=["no such RDMA device; it has", "farlane0"])
         refused("info", rdma.split("?")[0] + "?ns=1&dev=lo", status=NOT_FOUND, says="dev=farlane")
         refused("info", rdma.replace(NQN, "nqn.2026-01.org.example:other"), status=NOT_FOUND, says="no subsystem")

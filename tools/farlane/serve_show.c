@@ -148,8 +148,9 @@ void serve_show(struct server *s, const struct serve_ways *ways)
     putchar('\n');
     fl_target_visit(s->target, &troubles, NULL);
     if (reach->loopback_only)
-        printf("Reachable from this machine only; --listen tcp://0.0.0.0 or --listen tcp://[::] serves the "
-               "network.\n");
+        printf("Reachable from this machine only; --listen %s://0.0.0.0 or --listen %s://[::] serves the "
+               "network.\n",
+               reach->nr ? reach->transport[0] : "tcp", reach->nr ? reach->transport[0] : "tcp");
     if (ways->any_host)
         printf("Any host may connect; --host NQN lets in only the hosts that are named.\n");
     if (ways->control)
