@@ -127,7 +127,7 @@ def test_interrupted():
 
 
 def test_killed():
-    """Even then no server stays."""
+    """Even then no server stays, and no file."""
     os.makedirs("work")
     p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "16M"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until("it measures", lambda: any("result" in files for _, _, files in os.walk("work")))
@@ -136,6 +136,17 @@ def test_killed():
     p.wait()
     for pid in servers:
         wait_until(f"server {pid} ends", lambda: not os.path.exists(f"/proc/{pid}"))
+    assert os.listdir("work") == [], os.listdir("work")
+
+
+def test_stopped_while_it_makes_its_file():
+    os.makedirs("work")
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+        p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "1G"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until("it makes its file", lambda: any("disk" in files for _, _, files in os.walk("work")))
+        p.send_signal(signo)
+        assert p.wait(PATIENCE) == -signo
+        wait_until("all is removed", lambda: os.listdir("work") == [])
 
 
 def test_wrong_use():

@@ -59,6 +59,8 @@ struct tax {
     bool ours_only; /* leave programs out that are not farlane's */
 
     char work[256];      /* a temporary folder */
+    pid_t guard;         /* that removes it; 0: none */
+    int guard_fd;        /* it does so when this is closed */
     char exe[4096];      /* this program */
     char spec[TAX_TEXT]; /* the device, as a local URL; "" if only remote ones were given */
     struct child servers[8];
@@ -74,6 +76,10 @@ struct tax {
 int tax_open(struct tax *tax, struct fl_error *err);
 /* Stops the servers and removes what was made. May be called at any time, also twice. */
 void tax_close(struct tax *tax);
+
+/* ---- tax_guard.c ---- */
+int tax_guard_start(struct tax *tax, struct fl_error *err);
+void tax_guard_end(struct tax *tax); /* waits until all is removed */
 
 /* ---- tax_measure.c ---- */
 int tax_measure(struct tax *tax, struct tax_path *path, enum tax_job job, struct tax_sample *sample,

@@ -342,9 +342,13 @@ static int find_work_folder(struct tax *tax, struct fl_error *err)
 
     tax->exe[FL_MAX(len, 0)] = '\0';
     snprintf(tax->work, sizeof(tax->work), "%s/farlane-tax-XXXXXX", tax->folder);
-    if (mkdtemp(tax->work))
-        return 0;
-    tax->work[0] = '\0';
+    if (mkdtemp(tax->work)) {
+        const int rc = tax_guard_start(tax, err);
+
+        if (rc < 0)
+            rmdir(tax->work);
+        return rc;
+    }
     return fl_error_set(err, -errno, "cannot make a folder in %s: %s; --folder says where else", tax->folder,
                         strerror(errno));
 }
@@ -374,33 +378,16 @@ int tax_open(struct tax *tax, struct fl_error *err)
     return rc;
 }
 
-static void remove_in(const char *folder, const char *name)
-{
-    char path[400];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    unlink(path);
-}
-
 void tax_close(struct tax *tax)
 {
     uint32_t i;
-    char name[32];
 
-    for (i = 0; i < tax->nr_servers; i++) {
+    for (i = 0; i < tax->nr_servers; i++)
         child_stop(&tax->servers[i]);
-        snprintf(name, sizeof(name), "control%u", i);
-        remove_in(tax->work, name);
-    }
     tax->nr_servers = 0;
     for (i = 0; i < tax->nr_paths; i++) {
         json_decref(tax->paths[i].histogram);
         tax->paths[i].histogram = NULL;
     }
-    if (!tax->work[0])
-        return;
-    remove_in(tax->work, "disk");
-    remove_in(tax->work, "result");
-    if (rmdir(tax->work) == 0)
-        tax->work[0] = '\0';
+    tax_guard_end(tax);
 }
