@@ -16,7 +16,7 @@ def words(path):
 
 def test_every_option():
     page = words(MAN / "farlane.1")
-    for command in ("serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "tax", "sim", "rnic", "run", "doctor", "explain"):
+    for command in ("serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "tax", "advise", "sim", "rnic", "run", "doctor", "explain"):
         assert f"Cm {command}" in page, command
         for option in re.findall(r"^ +(?:-\w, )?--([a-z-]+)", run(command, "--help").stdout, re.M):
             if option in ("quiet", "config", "disconnect"):

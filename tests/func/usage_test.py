@@ -6,7 +6,7 @@ import subprocess
 from farlane import *
 
 NQN = "nqn.2026-01.org.example:disk"
-COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "sim", "rnic", "run", "doctor", "help", "version"]
+COMMANDS = ["serve", "ctl", "discover", "info", "read", "write", "copy", "bench", "tax", "advise", "sim", "rnic", "run", "doctor", "help", "version"]
 
 
 def test_help():
@@ -30,7 +30,7 @@ def test_unknown_commands_and_options():
     refused("xyzzy", status=USAGE, says="farlane help")
     refused("help", "xyzzy", status=USAGE, says="xyzzy")
     assert subprocess.run([EXE], capture_output=True).returncode == USAGE
-    for c in COMMANDS[:12]:
+    for c in COMMANDS[:14]:
         refused(c, "--no-such-option", status=USAGE, says=["--no-such-option", f"farlane {c} --help"])
         refused(c, "-Z", status=USAGE, says="-Z")
     refused("serve", "--listne", "x", status=USAGE, says="did you mean --listen?")

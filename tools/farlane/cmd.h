@@ -46,7 +46,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_serve, cmd_ctl, cmd_discover, cmd_info, cmd_read, cmd_write, cmd_copy, cmd_bench,
-    cmd_tax, cmd_explain, cmd_sim, cmd_rnic, cmd_run, cmd_doctor;
+    cmd_tax, cmd_advise, cmd_explain, cmd_sim, cmd_rnic, cmd_run, cmd_doctor;
 
 /* Goes over argv; operands may stand between options. */
 struct cmd_args {

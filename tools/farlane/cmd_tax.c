@@ -9,8 +9,6 @@
 #include "cmd.h"
 #include "tax.h"
 
-#define MIN_SIZE (1u << 20)
-
 enum { OPT_SECONDS = 256, OPT_ROUNDS, OPT_SIZE, OPT_FOLDER, OPT_OURS, OPT_JSON, OPT_HTML };
 
 static const struct cmd_option options[] = {
@@ -72,7 +70,7 @@ static bool take_option(const struct cmd_args *args, int id, struct tax_args *a)
     case OPT_SIZE:
         if (!cmd_args_size(args, &a->tax.size))
             return false;
-        if (a->tax.size >= MIN_SIZE)
+        if (a->tax.size >= TAX_MIN_SIZE)
             return true;
         cmd_usage(args->cmd, "--size %s: at least 1M", args->arg);
         return false;
@@ -120,16 +118,12 @@ static int tax(struct tax_args *a)
 static int run(int argc, char **argv)
 {
     struct tax_args *a = calloc(1, sizeof(*a));
-    const char *tmp = getenv("TMPDIR");
     struct cmd_args args;
     int id, status;
 
     if (!a)
         return EXIT_FAILED;
-    a->tax.seconds = 0.6;
-    a->tax.nr_rounds = 3;
-    a->tax.size = UINT64_C(256) << 20;
-    a->tax.folder = tmp && *tmp ? tmp : "/var/tmp";
+    tax_init(&a->tax);
     cmd_args_init(&args, &cmd_tax, argc, argv);
     while ((id = cmd_args_next(&args)) != CMD_DONE) {
         if (id == CMD_BAD || id == CMD_HELP || !take_option(&args, id, a)) {

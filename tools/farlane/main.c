@@ -32,8 +32,8 @@ static const struct cmd cmd_version = {
 };
 
 static const struct cmd *const commands[] = {
-    &cmd_serve, &cmd_ctl,     &cmd_discover, &cmd_info, &cmd_read, &cmd_write,  &cmd_copy,  &cmd_bench,
-    &cmd_tax,   &cmd_explain, &cmd_sim,      &cmd_rnic, &cmd_run,  &cmd_doctor, &cmd_help_, &cmd_version,
+    &cmd_serve,  &cmd_ctl,     &cmd_discover, &cmd_info, &cmd_read, &cmd_write, &cmd_copy,   &cmd_bench,  &cmd_tax,
+    &cmd_advise, &cmd_explain, &cmd_sim,      &cmd_rnic, &cmd_run,  &cmd_doctor, &cmd_help_, &cmd_version,
 };
 
 static const char overview[] =

@@ -29,6 +29,7 @@ struct tax_sample {
     double us[4]; /* mean, p50, p99, p99.9; negative: the tool does not tell */
     double iops, gb_per_s;
     double host_cores, target_cores; /* negative: not known */
+    double busy; /* share of the host's time that was not polling in vain; negative: the tool does not tell */
     double waited; /* share of the time for which others kept it from a CPU; negative: not known */
 };
 
@@ -36,6 +37,7 @@ struct tax_path {
     const char *key;    /* for files: "local", "rdma-shm" … */
     char name[64];      /* for people */
     char url[TAX_TEXT]; /* what the tool opens */
+    char way[16];       /* by which the bytes went, as farlane bench tells it: "shm", "udp", "tcp" …; "": not told */
     const char *env;    /* "NAME=VALUE" for both ends; NULL: none */
     enum tax_tool tool;
     pid_t target;           /* whose CPU time is the other end's; 0: there is none, or it is not known */
@@ -57,6 +59,7 @@ struct tax {
     uint64_t size; /* of the part that is read, and of the file that is made */
     const char *folder;
     bool ours_only; /* leave programs out that are not farlane's */
+    bool brief; /* no bandwidth, no row with digests; beside URLs of a target, of this machine only the device itself */
 
     char work[256];      /* a temporary folder */
     pid_t guard;         /* that removes it; 0: none */
@@ -71,7 +74,11 @@ struct tax {
     int stopped_by; /* a signal; 0: none */
 };
 
+#define TAX_MIN_SIZE (1u << 20)
+
 /* ---- tax_paths.c ---- */
+/* What is measured unless somebody says otherwise. */
+void tax_init(struct tax *tax);
 /* Makes the device if none is given, starts what serves it, and lists the paths. */
 int tax_open(struct tax *tax, struct fl_error *err);
 /* Stops the servers and removes what was made. May be called at any time, also twice. */
@@ -85,6 +92,9 @@ void tax_guard_end(struct tax *tax); /* waits until all is removed */
 int tax_measure(struct tax *tax, struct tax_path *path, enum tax_job job, struct tax_sample *sample,
                 struct fl_error *err);
 extern const char *const tax_job_texts[TAX_NR_JOBS];
+/* Median time that the target's back end takes for a read at depth 1, in us, as a target of farlane's tells it; negative:
+ * it does not. */
+double tax_service_us(struct tax *tax, struct tax_path *path);
 
 /* ---- tax_run.c ---- */
 /* Rounds over all paths in turn. A path that fails keeps the reason in why_not and is left out from then on.

@@ -44,6 +44,7 @@ static json_t *path_json(const struct tax *tax, const struct tax_path *p)
             json_object_set_new(added, columns[i].key, figure_json(tax_added(tax, p, columns[i].column)));
         json_object_set_new(json, "added", added);
     }
+    json_object_set_new(json, "path", p->way[0] ? json_string(p->way) : json_null());
     json_object_set_new(json, "copies_per_byte", p->copies < 0 ? json_null() : json_real(p->copies));
     return json;
 }

@@ -114,14 +114,15 @@ static void keep_histogram(struct tax_path *path, json_t *result)
     json_array_extend(path->histogram, h);
 }
 
-static int measure_bench(struct tax *tax, struct tax_path *path, enum tax_job job, struct tax_sample *s,
+/* What was saved of a run with one more option (NULL: none); the caller's. NULL: text in err. */
+static json_t *run_bench(struct tax *tax, struct tax_path *path, enum tax_job job, const char *option,
                          struct fl_error *err)
 {
     const struct shape *shape = &shapes[job];
     struct line l = {0};
-    json_t *json = NULL, *r;
     char file[300], *text;
     json_error_t why;
+    json_t *json;
 
     snprintf(file, sizeof(file), "%s/result", tax->work);
     add(&l, tax->exe);
@@ -140,31 +141,61 @@ static int measure_bench(struct tax *tax, struct tax_path *path, enum tax_job jo
     add(&l, "--size");
     addf(&l, "%" PRIu64, tax->size);
     add(&l, "--json");
-    note_command(path, &l);
+    if (option)
+        add(&l, option);
+    else
+        note_command(path, &l);
     add(&l, "--save");
     add(&l, file);
     text = child_run(l.arg, path->env ? (const char *[]){path->env, NULL} : NULL,
                      (int)((tax->seconds + RAMP) * 1000) + PATIENCE, err);
     if (!text)
-        return err->code;
+        return NULL;
     free(text);
     json = json_load_file(file, 0, &why);
-    r = json_array_get(json_object_get(json, "results"), 0);
-    if (!r) {
+    if (!json_array_get(json_object_get(json, "results"), 0)) {
         json_decref(json);
-        return fl_error_set(err, -EBADMSG, "farlane bench saved no result: %s", why.text);
+        fl_error_set(err, -EBADMSG, "farlane bench saved no result: %s", why.text);
+        return NULL;
     }
+    return json;
+}
+
+static int measure_bench(struct tax *tax, struct tax_path *path, enum tax_job job, struct tax_sample *s,
+                         struct fl_error *err)
+{
+    json_t *json = run_bench(tax, path, job, NULL, err), *r;
+
+    if (!json)
+        return err->code;
+    r = json_array_get(json_object_get(json, "results"), 0);
     *s = (struct tax_sample){
         .us = {number(r, "mean_us"), number(r, "p50_us"), number(r, "p99_us"), number(r, "p999_us")},
         .iops = number(r, "iops"),
         .gb_per_s = number(r, "gb_per_s"),
         .host_cores = number(r, "host_cores"),
         .target_cores = path->local ? 0 : number(r, "target_cores"),
+        .busy = number(r, "host_busy"),
         .waited = number(r, "waited")};
+    snprintf(path->way, sizeof(path->way), "%.15s", json_string_value(json_object_get(r, "path")));
     if (job == TAX_LATENCY)
         keep_histogram(path, r);
     json_decref(json);
     return 0;
+}
+
+double tax_service_us(struct tax *tax, struct tax_path *path)
+{
+    struct fl_error err = {0};
+    json_t *json = run_bench(tax, path, TAX_LATENCY, "--stages", &err), *r;
+    double us = -1;
+
+    if (json) {
+        r = json_array_get(json_object_get(json, "results"), 0);
+        us = number(json_object_get(json_object_get(r, "stages"), "backend"), "p50_us");
+    }
+    json_decref(json);
+    return us;
 }
 
 /* ---- fio ---- */
@@ -183,7 +214,7 @@ static void take_fio(const json_t *job, struct tax_sample *s)
     s->iops = number(read, "iops");
     s->gb_per_s = number(read, "bw_bytes") / 1e9;
     s->host_cores = (number(job, "usr_cpu") + number(job, "sys_cpu")) / 100;
-    s->waited = -1;
+    s->waited = s->busy = -1;
 }
 
 static int measure_fio(struct tax *tax, struct tax_path *path, enum tax_job job, struct tax_sample *s,
@@ -266,7 +297,7 @@ static int measure_iscsi(struct tax *tax, struct tax_path *path, enum tax_job jo
         return fl_error_set(err, -EBADMSG, "iscsi-perf told no rate");
     s->gb_per_s = s->iops * shape->len / 1e9;
     s->us[0] = 1e6 * shape->in_flight / s->iops; /* Little's law: so many are always in flight */
-    s->us[1] = s->us[2] = s->us[3] = s->host_cores = s->waited = -1;
+    s->us[1] = s->us[2] = s->us[3] = s->host_cores = s->waited = s->busy = -1;
     return 0;
 }
 

@@ -163,6 +163,16 @@ static pid_t serve(struct tax *tax, struct tax_path *p, const char *listen)
     return url ? c->pid : 0;
 }
 
+static bool has_remote(const struct tax *tax)
+{
+    uint32_t i;
+
+    for (i = 0; i < tax->nr_urls; i++)
+        if (!bench_is_local(tax->urls[i]))
+            return true;
+    return false;
+}
+
 static void add_own(struct tax *tax)
 {
     struct tax_path *p = add_path(tax, "local", IS_FILE(tax->spec) ? "local, io_uring" : "local"), *tcp;
@@ -170,6 +180,8 @@ static void add_own(struct tax *tax)
     p->local = true;
     snprintf(p->url, sizeof(p->url), "%s", tax->spec);
     p->copies = IS_FILE(tax->spec) ? 0 : 1;
+    if (tax->brief && has_remote(tax))
+        return;
 
     p = add_path(tax, "rdma-shm", "NVMe/RDMA, shared memory");
     p->copies = 1;
@@ -184,6 +196,8 @@ static void add_own(struct tax *tax)
     tcp->copies = 2; /* into the socket, and out of it into place */
     tcp->target = serve(tax, tcp, "tcp://127.0.0.1:0");
 
+    if (tax->brief)
+        return;
     p = add_path(tax, "tcp-digest", "NVMe/TCP, both digests");
     p->copies = tcp->copies;
     p->target = tcp->target;
@@ -351,6 +365,16 @@ static int find_work_folder(struct tax *tax, struct fl_error *err)
     }
     return fl_error_set(err, -errno, "cannot make a folder in %s: %s; --folder says where else", tax->folder,
                         strerror(errno));
+}
+
+void tax_init(struct tax *tax)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    *tax = (struct tax){.seconds = 0.6,
+                        .nr_rounds = 3,
+                        .size = UINT64_C(256) << 20,
+                        .folder = tmp && *tmp ? tmp : "/var/tmp"};
 }
 
 int tax_open(struct tax *tax, struct fl_error *err)

@@ -34,7 +34,7 @@ static double value(const struct tax_path *path, enum tax_column column, uint32_
     case TAX_RATE:
         return iops->iops;
     case TAX_GBPS:
-        return path->sample[TAX_BANDWIDTH][round].gb_per_s;
+        return path->sample[TAX_BANDWIDTH][round].gb_per_s > 0 ? path->sample[TAX_BANDWIDTH][round].gb_per_s : -1;
     case TAX_HOST:
         return iops->host_cores < 0 ? -1 : iops->host_cores / iops->iops * 1e6;
     default:

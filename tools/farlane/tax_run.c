@@ -46,6 +46,11 @@ static int try_measure(struct tax *tax, struct tax_path *path, enum tax_job job,
     return rc;
 }
 
+static uint32_t nr_jobs(const struct tax *tax)
+{
+    return tax->brief ? TAX_BANDWIDTH : TAX_NR_JOBS;
+}
+
 /* All jobs of a path once. */
 static void measure_path(struct tax *tax, struct tax_path *path, uint32_t *done, uint32_t all,
                          uint64_t start_ns)
@@ -53,7 +58,7 @@ static void measure_path(struct tax *tax, struct tax_path *path, uint32_t *done,
     struct fl_error err = {0};
     uint32_t job;
 
-    for (job = 0; job < TAX_NR_JOBS && !stopped; job++) {
+    for (job = 0; job < nr_jobs(tax) && !stopped; job++) {
         show(tax, path, (enum tax_job)job, (*done)++, all, start_ns);
         if (try_measure(tax, path, (enum tax_job)job, &err) < 0) {
             snprintf(path->why_not, sizeof(path->why_not), "%.250s", err.text);
@@ -77,7 +82,7 @@ int tax_run(struct tax *tax, struct fl_error *err)
     for (round = 0; round < tax->nr_rounds && !stopped; round++)
         for (i = 0; i < tax->nr_paths && !stopped; i++)
             if (!tax->paths[i].why_not[0])
-                measure_path(tax, &tax->paths[i], &done, nr * tax->nr_rounds * TAX_NR_JOBS, start_ns);
+                measure_path(tax, &tax->paths[i], &done, nr * tax->nr_rounds * nr_jobs(tax), start_ns);
     if (term_is_tty(stderr))
         fputs("\r\033[K", stderr);
     sigaction(SIGINT, &interrupt, NULL);

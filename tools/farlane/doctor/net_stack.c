@@ -38,33 +38,6 @@ void check_net_udp_buffers(struct doctor *d)
     }
 }
 
-/* The value under `column` of a "Udp:" pair of lines, as in /proc/net/snmp; negative errno */
-static int64_t column(const char *text, const char *row, const char *column)
-{
-    const char *names = NULL;
-    size_t len = strlen(row);
-
-    for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
-        if (strncmp(line, row, len) || line[len] != ':')
-            continue;
-        if (!names) {
-            names = line;
-            continue;
-        }
-        const char *n = names + len + 1, *v = line + len + 1;
-        while (*n == ' ' && *v == ' ') {
-            size_t name_len = strcspn(++n, " \n");
-            v++;
-            if (name_len == strlen(column) && !strncmp(n, column, name_len))
-                return strtoll(v, NULL, 10);
-            n += name_len;
-            v += strcspn(v, " \n");
-        }
-        return -ENOENT;
-    }
-    return -ENOENT;
-}
-
 void check_net_udp_drops(struct doctor *d)
 {
     char *text = sys_read_all(d->sys, "/proc/net/snmp"), *text6 = sys_read_all(d->sys, "/proc/net/snmp6");
@@ -73,8 +46,8 @@ void check_net_udp_drops(struct doctor *d)
     if (!text) {
         report_unseen(d, "UDP", -errno, "/proc/net/snmp");
     } else {
-        drops = column(text, "Udp", "RcvbufErrors");
-        taken = column(text, "Udp", "InDatagrams");
+        drops = sys_pair(text, "Udp", "RcvbufErrors");
+        taken = sys_pair(text, "Udp", "InDatagrams");
         if (text6 && sys_field(text6, "Udp6RcvbufErrors", &drops6) < 0)
             drops6 = 0;
         if (drops >= 0)
@@ -89,7 +62,7 @@ void check_net_udp_drops(struct doctor *d)
 void check_net_udp_checksum(struct doctor *d)
 {
     char *text = sys_read_all(d->sys, "/proc/net/snmp");
-    int64_t bad = text ? column(text, "Udp", "InCsumErrors") : -ENOENT;
+    int64_t bad = sys_pair(text, "Udp", "InCsumErrors");
 
     if (bad >= 0)
         report(d, bad ? LEVEL_SLOW : LEVEL_OK, "UDP", NULL,
@@ -135,8 +108,8 @@ void check_net_tcp_options(struct doctor *d)
 void check_net_tcp_loss(struct doctor *d)
 {
     char *text = sys_read_all(d->sys, "/proc/net/snmp");
-    int64_t out = text ? column(text, "Tcp", "OutSegs") : -ENOENT;
-    int64_t again = text ? column(text, "Tcp", "RetransSegs") : -ENOENT;
+    int64_t out = sys_pair(text, "Tcp", "OutSegs");
+    int64_t again = sys_pair(text, "Tcp", "RetransSegs");
 
     if (out > 0 && again >= 0) {
         double share = 100.0 * (double)again / (double)out;

@@ -224,3 +224,29 @@ bool sys_capable(const struct sys *sys, enum sys_capability capability)
     free(text);
     return has;
 }
+
+int64_t sys_pair(const char *text, const char *row, const char *column)
+{
+    const char *names = NULL;
+    size_t len = strlen(row);
+
+    for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        if (strncmp(line, row, len) || line[len] != ':')
+            continue;
+        if (!names) {
+            names = line;
+            continue;
+        }
+        const char *n = names + len + 1, *v = line + len + 1;
+        while (*n == ' ' && *v == ' ') {
+            size_t name_len = strcspn(++n, " \n");
+            v++;
+            if (name_len == strlen(column) && !strncmp(n, column, name_len))
+                return strtoll(v, NULL, 10);
+            n += name_len;
+            v += strcspn(v, " \n");
+        }
+        return -ENOENT;
+    }
+    return -ENOENT;
+}

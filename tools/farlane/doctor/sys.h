@@ -117,6 +117,10 @@ int sys_list(const struct sys *sys, struct sys_names *names, const char *fmt, ..
 /* The number behind `key` in text of lines "Key:   123 kB"; -ENOENT. */
 int sys_field(const char *text, const char *key, int64_t *value);
 
+/* The value under `column` of a pair of lines that begin with "ROW:", as in /proc/net/snmp; negative errno. text may be
+ * NULL: there is none. */
+int64_t sys_pair(const char *text, const char *row, const char *column);
+
 /* Numbers of <linux/capability.h>; of this process, as /proc/self/status has them. */
 enum sys_capability { SYS_NET_ADMIN = 12, SYS_IPC_LOCK = 14 };
 bool sys_capable(const struct sys *sys, enum sys_capability capability);
