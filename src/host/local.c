@@ -345,6 +345,7 @@ static void local_info(struct fl_device *dev, struct fl_device_info *info)
 
     snprintf(info->model, sizeof(info->model), "farlane local %s", backend->ops->kind);
     snprintf(info->state, sizeof(info->state), "live%s%.50s", *backend->note ? ": " : "", backend->note);
+    snprintf(info->path_why, sizeof(info->path_why), "%s", backend->note);
     info->max_transfer_len = MAX_TRANSFER;
     info->max_depth = MAX_DEPTH;
     info->volatile_cache = backend->volatile_cache;

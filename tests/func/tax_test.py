@@ -10,6 +10,7 @@ import subprocess
 from farlane import *
 
 SHORT = ["--seconds", "0.1", "--size", "16M", "--rounds", "1"]
+LEFT_OUT = "tcp-tls"  # there is none yet
 OURS = ["local", "rdma-shm", "rdma-udp", "tcp", "tcp-digest"]
 FIGURES = ["mean_us", "p50_us", "p99_us", "p999_us", "iops", "gb_per_s", "host_cores_per_miops"]
 
@@ -42,10 +43,13 @@ def check(t, p):
 
 def test_a_file_of_its_own_by_all_paths_of_ours():
     t = tax("--ours", *SHORT)
-    assert [p["key"] for p in t["paths"]] == OURS, t
-    for p in t["paths"]:
+    assert [p["key"] for p in t["paths"]] == OURS + [LEFT_OUT], t
+    for p in t["paths"][:-1]:
         assert "not_measured" not in p, p
         check(t, p)
+    assert "no TLS" in t["paths"][-1]["not_measured"], t["paths"][-1]
+    assert [p["path"] for p in t["paths"][:-1]] == ["local", "shm", "udp", "tcp", "tcp"], t
+    assert all(p["copies_by"] == "design" for p in t["paths"][:-1]), t
     assert t["size"] == 16 << 20 and t["machine"]["cpus"] == os.cpu_count() and t["device"].startswith("file:work/"), t
     udp = t["paths"][2]
     assert udp["environment"] == "FARLANE_SHM=0" and udp["command"].startswith("FARLANE_SHM=0 farlane bench "), udp
@@ -56,7 +60,7 @@ def test_others_and_the_page():
     for attempt in range(4): # what else runs on this machine does not favour either
         t = tax("--seconds", "0.3", "--size", "64M", "--rounds", "3", "--html", "page.html")
         by = {p["key"]: p for p in t["paths"]}
-        assert list(by) == OURS + ["fio-local", "nbd", "iscsi"], t
+        assert list(by) == OURS + [LEFT_OUT, "fio-local", "nbd", "iscsi"], t
         for key in OURS + ["fio-local", "nbd"]:
             assert "not_measured" not in by[key], by[key]
         if os.geteuid() == 0 and shutil.which("tgtd") and shutil.which("iscsi-perf"): # a package that starts a daemon: not asked for
@@ -79,7 +83,7 @@ def test_others_and_the_page():
 
 def test_a_device_of_the_users():
     t = tax("ram:64M", "--ours", *SHORT)
-    assert [p["key"] for p in t["paths"]] == OURS and t["device"] == "ram:64M" and t["size"] == 16 << 20, t
+    assert [p["key"] for p in t["paths"]] == OURS + [LEFT_OUT] and t["device"] == "ram:64M" and t["size"] == 16 << 20, t
     t = tax("ram:8M", "--ours", *SHORT) # shorter than what was asked for
     assert t["size"] == 8 << 20, t
     refused("tax", "file:none", "--ours", *SHORT, status=NOT_FOUND, says="none")
@@ -89,18 +93,31 @@ def test_a_device_of_the_users():
     assert t["device"] == "file:mine,ro=1,lock=0" and os.stat("mine").st_mtime_ns == before, t
 
 
+def test_what_io_uring_is_called():
+    """A row is not called io_uring where files are read by threads, nor is the page cache passed over in silence."""
+    make_file("mine", 32 << 20)
+    for options, name, copies in ((",ro=1,uring=0", "local, threads: no io_uring", 0), (",ro=1,direct=0", "local, io_uring, page cache", 1)):
+        t = tax("file:mine,lock=0" + options, "--ours", *SHORT)
+        rows = {p["key"]: p for p in t["paths"]}
+        direct = "direct=0" not in options and t["device_how"].startswith("direct")  # not every file system has it
+        assert direct == ("page cache" not in rows["local"]["name"]), t["device_how"]
+        if direct or copies:
+            assert rows["local"]["name"] == name and ("uring=0" in t["device_how"]) == ("uring=0" in options), (options, t["device_how"], rows["local"]["name"])
+            assert [rows[k]["copies_per_byte"] for k in OURS] == [copies, copies + 1, copies + 3, copies + 2, copies + 2], rows
+
+
 def test_urls_of_a_target():
     with Serve("--ns", "ram:32M", "--nqn", "nqn.2026-01.org.example:d") as s:
         t = tax(s.url, *SHORT)
         assert [p["key"] for p in t["paths"]] == ["url"] and t["device"] is None and "added" not in t["paths"][0], t
         t = tax("ram:32M", s.url, "--ours", *SHORT)
-        assert [p["key"] for p in t["paths"]] == OURS + ["url"] and t["paths"][-1]["added"]["mean_us"]["median"] > 0, t
+        assert [p["key"] for p in t["paths"]] == OURS + [LEFT_OUT, "url"] and t["paths"][-1]["added"]["mean_us"]["median"] > 0, t
 
 
 def test_table():
     os.makedirs("work")
     said = run("tax", "ram:32M", "--folder", "work", *SHORT).stdout
-    for words in ("NVMe/RDMA, shared memory", "NVMe/TCP, both digests", "ADDED us MEAN", "CORES/MIOPS", "COPIES"):
+    for words in ("NVMe/RDMA, shared memory", "NVMe/TCP, both digests", "ADDED us MEAN", "CORES/MIOPS", "COPIES BY DESIGN", "not measured: NVMe/TCP, TLS: farlane has no TLS yet"):
         assert words in said, said
     assert "\033" not in said, said
 

@@ -37,6 +37,7 @@ struct tax_path {
     const char *key;    /* for files: "local", "rdma-shm" … */
     char name[64];      /* for people */
     char url[TAX_TEXT]; /* what the tool opens */
+    const char *wants;  /* way by which they must go for the row to be what its name says; NULL: any */
     char way[16];       /* by which the bytes went, as farlane bench tells it: "shm", "udp", "tcp" …; "": not told */
     const char *env;    /* "NAME=VALUE" for both ends; NULL: none */
     enum tax_tool tool;
@@ -66,6 +67,7 @@ struct tax {
     int guard_fd;        /* it does so when this is closed */
     char exe[4096];      /* this program */
     char spec[TAX_TEXT]; /* the device, as a local URL; "" if only remote ones were given */
+    char how[512];       /* a file is read: "direct, io_uring", or what it fell back to, and why */
     struct child servers[8];
     uint32_t nr_servers;
     struct tax_path paths[TAX_MAX_PATHS];

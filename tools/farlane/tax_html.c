@@ -345,7 +345,7 @@ static void table(FILE *f, const struct tax *tax)
 
     fputs("<div class=scroll><table><tr><th>Path<th>added us, mean<th>p50<th>p99<th>p99.9<th>latency "
           "us<th>kIOPS<th>GB/s"
-          "<th>cores per million I/Os, host<th>target<th>copies</tr>\n",
+          "<th>cores per million I/Os, host<th>target<th>copies, by design</tr>\n",
           f);
     for (i = 0; i < tax->nr_paths; i++) {
         const struct tax_path *p = &tax->paths[i];

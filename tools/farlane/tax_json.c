@@ -46,6 +46,7 @@ static json_t *path_json(const struct tax *tax, const struct tax_path *p)
     }
     json_object_set_new(json, "path", p->way[0] ? json_string(p->way) : json_null());
     json_object_set_new(json, "copies_per_byte", p->copies < 0 ? json_null() : json_real(p->copies));
+    json_object_set_new(json, "copies_by", p->copies < 0 ? json_null() : json_string("design"));
     return json;
 }
 
@@ -56,9 +57,9 @@ json_t *tax_json(const struct tax *tax)
 
     for (i = 0; i < tax->nr_paths; i++)
         json_array_append_new(paths, path_json(tax, &tax->paths[i]));
-    return json_pack("{s:s, s:o, s:o, s:s?, s:I, s:i, s:f, s:f, s:f, s:o}", "farlane", FARLANE_VERSION,
+    return json_pack("{s:s, s:o, s:o, s:s?, s:s?, s:I, s:i, s:f, s:f, s:f, s:o}", "farlane", FARLANE_VERSION,
                      "date", date_json(), "machine", machine_json(), "device",
-                     tax->spec[0] ? tax->spec : NULL, "size", (json_int_t)tax->size, "rounds",
+                     tax->spec[0] ? tax->spec : NULL, "device_how", tax->how[0] ? tax->how : NULL, "size", (json_int_t)tax->size, "rounds",
                      (int)tax->nr_rounds, "seconds", tax->seconds, "took_s", tax->took, "disturbed",
                      tax_disturbance(tax), "paths", paths);
 }

@@ -181,6 +181,8 @@ static int measure_bench(struct tax *tax, struct tax_path *path, enum tax_job jo
     if (job == TAX_LATENCY)
         keep_histogram(path, r);
     json_decref(json);
+    if (path->wants && strcmp(path->wants, path->way))
+        return fl_error_set(err, -EPROTO, "its bytes went by \"%s\" instead", path->way);
     return 0;
 }
 

@@ -83,7 +83,7 @@ static int take_spec(struct tax *tax, const char *spec, struct fl_error *err)
 }
 
 /* What is told of the size is what is read: a device may be shorter than was asked for. */
-static int clamp_size(struct tax *tax, struct fl_error *err)
+static int look_at_device(struct tax *tax, struct fl_error *err)
 {
     struct fl_device_info info;
     struct fl_device *dev;
@@ -93,6 +93,7 @@ static int clamp_size(struct tax *tax, struct fl_error *err)
         return rc;
     fl_device_info(dev, &info);
     fl_device_close(dev);
+    snprintf(tax->how, sizeof(tax->how), "%s", info.path_why);
     tax->size = FL_MIN(tax->size, info.len);
     return 0;
 }
@@ -163,6 +164,24 @@ static pid_t serve(struct tax *tax, struct tax_path *p, const char *listen)
     return url ? c->pid : 0;
 }
 
+/* The name says what is so, not what was hoped for: where io_uring is forbidden, files are read by threads. */
+static const char *local_name(const struct tax *tax)
+{
+    const bool direct = !strncmp(tax->how, "direct", 6), uring = strstr(tax->how, ", io_uring") != NULL;
+
+    if (!IS_FILE(tax->spec))
+        return "local";
+    if (uring)
+        return direct ? "local, io_uring" : "local, io_uring, page cache";
+    return direct ? "local, threads: no io_uring" : "local, threads, page cache";
+}
+
+/* Through the page cache a byte is copied once more. */
+static bool is_cached(const struct tax *tax)
+{
+    return IS_FILE(tax->spec) && strncmp(tax->how, "direct", 6) != 0;
+}
+
 static bool has_remote(const struct tax *tax)
 {
     uint32_t i;
@@ -175,25 +194,28 @@ static bool has_remote(const struct tax *tax)
 
 static void add_own(struct tax *tax)
 {
-    struct tax_path *p = add_path(tax, "local", IS_FILE(tax->spec) ? "local, io_uring" : "local"), *tcp;
+    struct tax_path *p = add_path(tax, "local", local_name(tax)), *tcp;
+    const double cached = is_cached(tax) ? 1 : 0;
 
     p->local = true;
     snprintf(p->url, sizeof(p->url), "%s", tax->spec);
-    p->copies = IS_FILE(tax->spec) ? 0 : 1;
+    p->copies = IS_FILE(tax->spec) ? cached : 1;
     if (tax->brief && has_remote(tax))
         return;
 
     p = add_path(tax, "rdma-shm", "NVMe/RDMA, shared memory");
-    p->copies = 1;
+    p->wants = "shm";
+    p->copies = cached + 1;
     p->target = serve(tax, p, "rdma://127.0.0.1:0");
 
     p = add_path(tax, "rdma-udp", "NVMe/RDMA, RoCE v2 over UDP");
     p->env = NO_SHM;
-    p->copies = 3; /* into the socket, out of the socket, to the place that the packet names */
+    p->wants = "udp";
+    p->copies = cached + 3; /* into the socket, out of the socket, to the place that the packet names */
     p->target = serve(tax, p, "rdma://127.0.0.1:0");
 
     tcp = add_path(tax, "tcp", "NVMe/TCP");
-    tcp->copies = 2; /* into the socket, and out of it into place */
+    tcp->copies = cached + 2; /* into the socket, and out of it into place */
     tcp->target = serve(tax, tcp, "tcp://127.0.0.1:0");
 
     if (tax->brief)
@@ -205,6 +227,9 @@ static void add_own(struct tax *tax)
         stpcpy(stpncpy(p->url, tcp->url, TAX_TEXT - 32), "&hdgst=1&ddgst=1");
     else
         leave_out(p, "%.200s", tcp->why_not);
+
+    p = add_path(tax, "tcp-tls", "NVMe/TCP, TLS");
+    leave_out(p, "farlane has no TLS yet");
 }
 
 /* ---- others' ---- */
@@ -388,7 +413,7 @@ int tax_open(struct tax *tax, struct fl_error *err)
     if (rc == 0 && !tax->nr_urls)
         rc = make_file(tax, err);
     if (rc == 0 && tax->spec[0])
-        rc = clamp_size(tax, err);
+        rc = look_at_device(tax, err);
     if (rc == 0 && tax->spec[0])
         add_own(tax);
     if (rc == 0 && IS_FILE(tax->spec) && !tax->ours_only) {

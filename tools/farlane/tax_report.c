@@ -78,7 +78,7 @@ void tax_report(const struct tax *tax)
         tax->spec[0] ? "the same device" : "these namespaces", tax->spec[0] ? "" : "up to ",
         fl_size_format(tax->size, size), tax->nr_rounds, tax->seconds, tax->took);
     table_init(&t, "PATH", ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us", ">IOPS", ">GB/s",
-               ">CORES/MIOPS HOST", ">TARGET", ">COPIES", ">SPREAD", NULL);
+               ">CORES/MIOPS HOST", ">TARGET", ">COPIES BY DESIGN", ">SPREAD", NULL);
     for (i = 0; i < tax->nr_paths; i++)
         if (tax->paths[i].nr_rounds)
             add_row(&t, tax, &tax->paths[i]);
@@ -99,7 +99,7 @@ void tax_report(const struct tax *tax)
     note("LATENCY: mean at depth 1. IOPS and CORES: 4 KiB random reads at depth 32, polling counted. GB/s: "
          "128 KiB reads at "
          "depth 8.");
-    note("COPIES: by CPUs for each byte read, those of the kernel too, by the design of the path. ?: not "
-         "known. -: none, or "
-         "the tool does not tell.");
+    note("COPIES BY DESIGN: what CPUs copy for each byte read, those of the kernel too, as the path is made: "
+         "not "
+         "counted. ?: not known.");
 }
