@@ -136,6 +136,8 @@ int fl_qp_modify(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask)
     if (fl_gone(ibv_qp->context))
         return ENODEV;
     fl_rnic_lock(qp->rnic);
+    if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
+        fl_shm_path_take(qp);
     int r = modify_locked(qp, attr, mask);
     fl_rnic_unlock(qp->rnic);
     return r;

@@ -8,6 +8,8 @@
 #include "rnic/roce/parts.h"
 #include "rnic/shm/shm.h"
 
+#define TAKE_TURNS 256
+
 struct fl_shm_path {
     struct fl_rnic_client client;
     struct fl_rnic *rnic;
@@ -274,7 +276,16 @@ bool fl_shm_path_carries(struct fl_qp *qp)
 {
     if (qp->link && fl_unlikely(qp->link->dead))
         give_up(qp);
-    return qp->link && qp->link->up;
+    return qp->link && fl_shm_link_is_open(qp->link);
+}
+
+void fl_shm_path_take(struct fl_qp *qp)
+{
+    struct fl_rnic *rnic = qp->rnic;
+    if (!qp->link || !qp->messages.epoch)
+        return;
+    for (int i = 0; i < TAKE_TURNS && progress(&rnic->shm->client, rnic->now); i++)
+        ;
 }
 
 bool fl_shm_path_send_some(struct fl_qp *qp, int max)

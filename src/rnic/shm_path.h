@@ -16,6 +16,8 @@ bool fl_shm_path_is_here(const struct in6_addr *addr);
 /* On the way to RTR: shared memory if the peer is a process of this host and user. Sets path and reason. */
 void fl_shm_path_choose(struct fl_qp *qp);
 void fl_shm_path_leave(struct fl_qp *qp);
+/* Before it goes to ERR by the program: takes what is complete for the peer already. */
+void fl_shm_path_take(struct fl_qp *qp);
 /* What peers see of it: after each change. hide: it is reset or destroyed. */
 void fl_shm_path_show(struct fl_qp *qp);
 void fl_shm_path_hide(struct fl_qp *qp);

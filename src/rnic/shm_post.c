@@ -131,7 +131,7 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
 {
     const struct fl_roce_qp *roce = &qp->roce;
     struct batch b = {.qp = qp, .now = now};
-    if (!qp->link || !qp->link->up || roce->cap.type != IBV_QPT_RC || roce->state != IBV_QPS_RTS ||
+    if (!qp->link || !fl_shm_link_is_open(qp->link) || roce->cap.type != IBV_QPT_RC || roce->state != IBV_QPS_RTS ||
         roce->req.head != roce->req.tail)
         return wr;
     fl_rnic_gather(qp->rnic);

@@ -280,7 +280,7 @@ static void tell_freed(struct fl_shm_link *link)
 
 void fl_shm_link_tell_regions(struct fl_shm_link *link)
 {
-    if (!link->up || link->fd < 0)
+    if (!fl_shm_link_is_open(link) || link->fd < 0)
         return;
     if (link->newest_region != fl_shared_newest())
         tell_new(link);
@@ -291,7 +291,7 @@ void fl_shm_link_tell_regions(struct fl_shm_link *link)
 bool fl_shm_link_is_alive(struct fl_shm_link *link, uint64_t now)
 {
     struct pollfd pfd = {.fd = link->fd, .events = POLLRDHUP};
-    if (link->dead)
+    if (link->dead || link->left)
         return false;
     if (link->fd < 0 || now - link->alive_at < ALIVE_NS)
         return true;

@@ -34,6 +34,7 @@ struct fl_shm_link {
     int pid;         /* 0: in another namespace of processes, out of the kernel's reach for us */
     uint32_t number; /* for epoll */
     bool up, dead;
+    bool left; /* the peer has gone: what it left in its ring is still taken, nothing is sent */
     uint32_t nr_users; /* queue pairs */
     struct fl_hub_ring out, in;
     const struct fl_shm_file *peer;
@@ -64,6 +65,12 @@ void fl_shm_link_destroy(struct fl_shm_link *link);
 bool fl_shm_link_read(struct fl_shm_link *link, const struct fl_shm_self *self);
 /* Tells the peer of memory that is new, or gone. */
 void fl_shm_link_tell_regions(struct fl_shm_link *link);
+/* Both have mapped what the other shows. */
+static inline bool fl_shm_link_is_open(const struct fl_shm_link *link)
+{
+    return link->up && !link->left;
+}
+
 /* Is the peer there? Asks the kernel when that is longer ago than a moment: numbers of processes come again.
  */
 bool fl_shm_link_is_alive(struct fl_shm_link *link, uint64_t now);

@@ -142,13 +142,18 @@ static void drop(struct fl_shm *shm, struct fl_shm_link *link)
     fl_shm_link_destroy(link);
 }
 
+static void unwatch(struct fl_shm *shm, const struct fl_shm_link *link)
+{
+    if (link->fd >= 0 && !link->left)
+        epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+}
+
 /* The peer is gone; queue pairs that use the link find out when they look. */
 static void bury(struct fl_shm *shm, struct fl_shm_link *link)
 {
+    unwatch(shm, link);
     link->dead = true;
     link->up = false;
-    if (link->fd >= 0)
-        epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     if (!link->nr_users)
         drop(shm, link);
 }
@@ -169,7 +174,7 @@ static struct fl_shm_link *find(struct fl_shm *shm, const char *address)
 {
     struct fl_shm_link *link;
     fl_list_for_each (link, &shm->links, link) {
-        if (!link->dead && !strcmp(link->address, address))
+        if (!link->dead && !link->left && !strcmp(link->address, address))
             return link;
     }
     return NULL;
@@ -281,6 +286,7 @@ static bool take_message(struct fl_shm_link *link, const uint8_t *at, uint32_t l
 
 static int read_ring(struct fl_shm *shm, struct fl_shm_link *link, const struct fl_shm_delivery *to)
 {
+    bool over = link->left;
     int nr = 0;
     for (; nr < BATCH; nr++) {
         const uint8_t *at;
@@ -288,13 +294,15 @@ static int read_ring(struct fl_shm *shm, struct fl_shm_link *link, const struct 
         int len = fl_hub_ring_peek(&link->in, &at, &kind);
         if (len == 0)
             break;
-        if (len < 0 ||
-            !(kind ? take_message(link, at, (uint32_t)len, to) : take_packet(shm, at, (uint32_t)len, to))) {
-            bury(shm, link);
-            return nr;
-        }
+        over = len < 0 || !(kind ? take_message(link, at, (uint32_t)len, to)
+                                 : take_packet(shm, at, (uint32_t)len, to));
+        if (over)
+            break;
         fl_hub_ring_consume(&link->in);
+        over = link->left;
     }
+    if (over && nr < BATCH)
+        bury(shm, link);
     return nr;
 }
 
@@ -323,8 +331,14 @@ static void look_around(struct fl_shm *shm)
         fl_list_for_each_safe (link, next, &shm->links, link) {
             if (link->number != events[i].data.u32 || link->dead)
                 continue;
-            /* What it sent before it went counts, but there is nobody to read its ring for. */
-            if (!fl_shm_link_read(link, &shm->self))
+            if (fl_shm_link_read(link, &shm->self))
+                continue;
+            /* SENDs that are complete for it lie in its ring, which it may have filled as soon as it had this
+             * end's WELCOME or this end had its own. */
+            unwatch(shm, link);
+            if (link->up)
+                link->left = true;
+            else
                 bury(shm, link);
         }
     }
@@ -351,7 +365,7 @@ uint64_t fl_shm_deadline(struct fl_shm *shm)
     uint64_t at = FL_ROCE_NEVER;
     look_around(shm);
     fl_list_for_each (link, &shm->links, link) {
-        if (link->up && !fl_hub_ring_sleep(&link->in))
+        if (link->up && (link->left || !fl_hub_ring_sleep(&link->in)))
             at = 0;
     }
     return at;

@@ -22,6 +22,7 @@
 #define CHILD_QPN 0x400007u
 #define OUR_QPN   0x800009u
 #define PD        3u
+#define FAREWELLS 200u
 #define ALL       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct show { /* shared between the two */
@@ -30,6 +31,7 @@ struct show { /* shared between the two */
     uint32_t shared_key, plain_key, read_key, churn_key;
     uint64_t shared_at, plain_at, churn_at;
     uint32_t nr_rounds, nr_packets;
+    uint32_t farewells; /* messages that the child writes to every link before it ends */
 };
 
 struct child {
@@ -98,6 +100,29 @@ static void no_message(void *arg, struct fl_shm_link *link, const struct fl_shm_
 {
 }
 
+/* To the parent, whose HELLO is there by now */
+static void say_farewell(struct child *c)
+{
+    struct fl_port_peer parent = {.uid = geteuid(), .pid = (int)getppid()};
+    const char *reason;
+    for (int i = 0; i < 4; i++)
+        fl_shm_deadline(c->shm);
+    snprintf(parent.address, sizeof(parent.address), "%s-parent", c->show->address);
+    struct fl_shm_link *link = fl_shm_get(c->shm, &parent, &reason);
+    if (!link || !link->up)
+        _exit(1);
+    for (uint32_t i = 0; i < c->show->farewells; i++) {
+        struct fl_shm_message *m = (struct fl_shm_message *)fl_hub_ring_reserve(
+            &link->out, (uint32_t)(sizeof(*m) + sizeof(i)), FL_HUB_RING_MESSAGE);
+        if (!m)
+            _exit(2);
+        *m = (struct fl_shm_message){.dest_qpn = OUR_QPN, .src_qpn = CHILD_QPN};
+        memcpy(m + 1, &i, sizeof(i));
+    }
+    fl_shm_commit(link);
+    _exit(0);
+}
+
 static void child_run(struct show *show)
 {
     struct child c = {.show = show};
@@ -124,6 +149,8 @@ static void child_run(struct show *show)
         fl_shm_progress(c.shm, &(struct fl_shm_delivery){count_packet, no_message, &c});
         if (show->churn)
             churn(&c);
+        if (__atomic_load_n(&show->farewells, __ATOMIC_SEQ_CST))
+            say_farewell(&c);
         if (fl_shm_deadline(c.shm) && !show->churn)
             poll(&pfd, 1, 20);
     }
@@ -137,13 +164,23 @@ struct bed {
     struct fl_shm *shm;
     struct fl_shm_link *link;
     uint8_t *mine;
+    uint32_t nr_messages;
 };
 
 static void nothing(void *arg, const struct fl_port_packet *packet)
 {
 }
 
-static struct bed *bed_open(void)
+typedef void (*on_message)(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
+                           const void *data, uint32_t len);
+
+static void turn(struct bed *b, on_message take)
+{
+    fl_shm_deadline(b->shm);
+    fl_shm_progress(b->shm, &(struct fl_shm_delivery){nothing, take, b});
+}
+
+static struct bed *bed_start(void)
 {
     struct bed *b = calloc(1, sizeof(*b));
     struct fl_port_peer peer = {.uid = geteuid()};
@@ -168,10 +205,16 @@ static struct bed *bed_open(void)
     memcpy(peer.address, b->show->address, sizeof(b->show->address));
     b->link = fl_shm_get(b->shm, &peer, &reason);
     assert_non_null(b->link);
+    return b;
+}
+
+static struct bed *bed_open(void)
+{
+    struct bed *b = bed_start();
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
     /* Up, and told of the memory */
     while ((!b->link->up || !b->link->regions[0].id) && fl_now_ns() < end) {
-        fl_shm_progress(b->shm, &(struct fl_shm_delivery){nothing, no_message, NULL});
-        fl_shm_deadline(b->shm);
+        turn(b, no_message);
         usleep(200);
     }
     assert_true(b->link->up);
@@ -360,8 +403,34 @@ static void a_dead_peer_is_noticed(void **state)
     assert_int_equal(move(b, FL_SHM_WRITE, b->show->plain_key, b->show->plain_at, 8), FL_SHM_NOT);
     fl_shm_link_quiesce(b->link);
     while (!b->link->dead && fl_now_ns() < end)
-        fl_shm_deadline(b->shm);
+        turn(b, no_message);
     assert_true(b->link->dead);
+    bed_close(b);
+}
+
+static void count_message(void *arg, struct fl_shm_link *link, const struct fl_shm_message *message,
+                          const void *data, uint32_t len)
+{
+    struct bed *b = arg;
+    assert_int_equal(len, sizeof(uint32_t));
+    assert_memory_equal(data, &b->nr_messages, sizeof(uint32_t));
+    b->nr_messages++;
+}
+
+/* More than are taken in one turn, all before this end has heard that the link is up */
+static void what_a_peer_wrote_before_it_went_is_taken(void **state)
+{
+    struct bed *b = bed_start();
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    int status;
+    __atomic_store_n(&b->show->farewells, FAREWELLS, __ATOMIC_SEQ_CST);
+    assert_int_equal(waitpid(b->pid, &status, 0), b->pid);
+    assert_int_equal(status, 0);
+    assert_false(b->link->up);
+    while (!b->link->dead && fl_now_ns() < end)
+        turn(b, count_message);
+    assert_true(b->link->dead);
+    assert_int_equal(b->nr_messages, FAREWELLS);
     bed_close(b);
 }
 
@@ -396,5 +465,7 @@ int main(void)
         cmocka_unit_test(memory_of_pools_is_copied_once), cmocka_unit_test(other_memory_goes_by_the_kernel),
         cmocka_unit_test(works_while_the_peer_is_stopped), cmocka_unit_test(checks_as_the_peer_would),
         cmocka_unit_test(atomics_are_done_in_place), cmocka_unit_test(a_closed_key_is_in_nobodys_use),
-        cmocka_unit_test(a_dead_peer_is_noticed), cmocka_unit_test(packets_wake_a_sleeping_peer));
+        cmocka_unit_test(a_dead_peer_is_noticed),
+        cmocka_unit_test(what_a_peer_wrote_before_it_went_is_taken),
+        cmocka_unit_test(packets_wake_a_sleeping_peer));
 }
