@@ -17,7 +17,9 @@
 
 #include <farlane/error.h>
 
+#include "rnic/hub/will.h"
 #include "rnic/roce/roce.h"
+#include "wire/ib_cm.h"
 
 struct fl_port;
 
@@ -51,6 +53,7 @@ struct fl_port_stats {
     uint64_t nr_bad_icrc, nr_bad_packet, nr_unknown_qpn;
     uint64_t nr_tx_dropped; /* the socket had no room for a while */
     uint64_t nr_from_hub, nr_to_others, nr_others_dropped;
+    uint64_t nr_last_words; /* DREQs for processes that died */
     bool is_hub;
 };
 
@@ -85,6 +88,28 @@ uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask); /* 
  */
 bool fl_port_send(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
 void fl_port_flush(struct fl_port *port);
+
+/* A message for QP1 as a packet to send (IBA 13.4); mad must hold as long as tx. */
+static inline void fl_port_mad(struct fl_roce_tx *tx, uint32_t psn, const struct fl_cm_mad *mad)
+{
+    struct fl_bth *bth = (struct fl_bth *)tx->hdr;
+    struct fl_deth *deth = (struct fl_deth *)(tx->hdr + sizeof(*bth));
+    const uint32_t len = sizeof(*bth) + sizeof(*deth);
+    *tx = (struct fl_roce_tx){.nr_iov = 2, .len = len + FL_MAD_LEN};
+    fl_bth_set(bth, FL_IB_OPCODE(FL_IB_UD, FL_IB_SEND_ONLY), FL_IB_PKEY_DEFAULT, FL_IB_QP1, psn & 0xffffff,
+               0);
+    *deth = (struct fl_deth){.qkey = be32_of(FL_IB_QP1_QKEY), .src_qpn = be24_of(FL_IB_QP1)};
+    tx->iov[0] = (struct iovec){tx->hdr, len};
+    tx->iov[1] = (struct iovec){(void *)(uintptr_t)mad, FL_MAD_LEN};
+}
+
+/*
+ * A connection whose peer is to hear of it should this process be killed: the hub then sends a DREQ in its
+ * name, or, if this process is the hub, the next one does if it is this user's. A number for
+ * fl_port_parted(), or -ENOSPC: there are too many. Negative numbers may be given back, too.
+ */
+int fl_port_connected(struct fl_port *port, const struct fl_hub_bond *bond);
+void fl_port_parted(struct fl_port *port, int number);
 
 /* Takes what has come, at most max packets, without waiting. Returns the number delivered. */
 int fl_port_poll(struct fl_port *port, int max,

@@ -17,10 +17,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static inline void write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, text, strlen(text)) < 0)
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+/* As root of a user namespace, so that programs that are run have its rights too */
+static inline bool own_network_as_user(void)
+{
+    char uid[32], gid[32];
+    snprintf(uid, sizeof(uid), "0 %u 1", (unsigned int)geteuid());
+    snprintf(gid, sizeof(gid), "0 %u 1", (unsigned int)getegid());
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
+        return false;
+    write_text("/proc/self/setgroups", "deny");
+    write_text("/proc/self/uid_map", uid);
+    write_text("/proc/self/gid_map", gid);
+    return true;
+}
+
 /* Before there are threads. It has a loopback alone, which is down. */
 static inline bool own_network(void)
 {
-    if (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0)
+    if (unshare(CLONE_NEWNET) == 0 || own_network_as_user())
         return true;
     fprintf(stderr, "no network namespace of our own: %s\n", strerror(errno));
     return false;

@@ -175,3 +175,12 @@ const struct fl_port_stats *fl_port_stats(const struct fl_port *port)
 {
     return &port->stats;
 }
+
+int fl_port_connected(struct fl_port *port, const struct fl_hub_bond *bond)
+{
+    return -ENOSPC;
+}
+
+void fl_port_parted(struct fl_port *port, int number)
+{
+}

@@ -263,6 +263,8 @@ void fl_cm_set_owner(struct fl_cm_conn *conn, void *owner);
 /* Known from the first event on, as long as the connection lives. */
 const struct fl_cm_route *fl_cm_route(const struct fl_cm_conn *conn);
 uint64_t fl_cm_conn_service_id(const struct fl_cm_conn *conn);
+uint32_t fl_cm_local_id(const struct fl_cm_conn *conn);
+uint32_t fl_cm_remote_id(const struct fl_cm_conn *conn); /* as fl_cm_peer() */
 /* Of the IP header: of the side that asked. 0: there is none. */
 uint16_t fl_cm_src_port(const struct fl_cm_conn *conn);
 uint8_t fl_cm_service(const struct fl_cm_conn *conn); /* FL_IB_RC, FL_IB_UC; of SIDR: FL_IB_UD */

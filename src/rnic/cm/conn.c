@@ -177,6 +177,16 @@ uint64_t fl_cm_conn_service_id(const struct fl_cm_conn *conn)
     return conn->service_id;
 }
 
+uint32_t fl_cm_local_id(const struct fl_cm_conn *conn)
+{
+    return conn->local_id;
+}
+
+uint32_t fl_cm_remote_id(const struct fl_cm_conn *conn)
+{
+    return conn->remote_id;
+}
+
 uint16_t fl_cm_src_port(const struct fl_cm_conn *conn)
 {
     return conn->src_port;

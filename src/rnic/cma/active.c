@@ -123,6 +123,8 @@ int fl_cma_establish(struct rdma_cm_id *cm_id)
     r = id->conn && !id->passive && !fl_cma_is_datagram(id)
             ? fl_cm_ready(id->cma->cm, id->conn, NULL, 0, id->cma->rnic->now)
             : -EINVAL;
+    if (!r)
+        fl_cma_connected(id);
     fl_cma_unlock(id->cma);
     return fl_cma_result(r == -ENOTCONN ? -EINVAL : r);
 }

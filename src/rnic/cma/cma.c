@@ -55,15 +55,8 @@ static void send_mad(struct fl_cma *cma, const struct fl_cm_tx *mad)
                                 .scope_id = mad->scope_id,
                                 .tos = mad->traffic_class,
                                 .hop_limit = mad->hop_limit};
-    struct fl_roce_tx tx = {.nr_iov = 2, .len = sizeof(struct fl_bth) + sizeof(struct fl_deth) + FL_MAD_LEN};
-    struct fl_bth bth;
-    struct fl_deth deth = {.qkey = be32_of(FL_IB_QP1_QKEY), .src_qpn = be24_of(FL_IB_QP1)};
-    fl_bth_set(&bth, FL_IB_OPCODE(FL_IB_UD, FL_IB_SEND_ONLY), FL_IB_PKEY_DEFAULT, FL_IB_QP1,
-               cma->psn++ & 0xffffff, 0);
-    memcpy(tx.hdr, &bth, sizeof(bth));
-    memcpy(tx.hdr + sizeof(bth), &deth, sizeof(deth));
-    tx.iov[0] = (struct iovec){tx.hdr, sizeof(bth) + sizeof(deth)};
-    tx.iov[1] = (struct iovec){(void *)(uintptr_t)&mad->mad, FL_MAD_LEN};
+    struct fl_roce_tx tx;
+    fl_port_mad(&tx, cma->psn++, &mad->mad);
     fl_rnic_transmit(cma->rnic, &flow, &tx); /* what the port has no room for is lost, and repeated */
 }
 

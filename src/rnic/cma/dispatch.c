@@ -34,6 +34,26 @@ static void watch(struct fl_cma_id *id)
     fl_list_add_tail(&cma->watched, &id->watch_link);
 }
 
+void fl_cma_connected(struct fl_cma_id *id)
+{
+    const struct fl_cm_route *route = fl_cm_route(id->conn);
+    const struct fl_hub_bond bond = {.local = route->local,
+                                     .remote = route->remote,
+                                     .scope_id = route->scope_id,
+                                     .local_id = fl_cm_local_id(id->conn),
+                                     .remote_id = fl_cm_remote_id(id->conn),
+                                     .remote_qpn = fl_cm_peer(id->conn)->qpn};
+    if (id->bond < 0)
+        id->bond = fl_port_connected(id->cma->rnic->port, &bond);
+}
+
+void fl_cma_parted(struct fl_cma_id *id)
+{
+    fl_list_del(&id->watch_link);
+    fl_port_parted(id->cma->rnic->port, id->bond);
+    id->bond = -1;
+}
+
 /* A path MTU that our port cannot take is answered with the one that it can (12.6.7.2, reason 26). */
 static bool mtu_fits(struct fl_cma *cma, struct fl_cm_conn *conn, const struct fl_device *device)
 {
@@ -169,20 +189,21 @@ void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *e)
         break;
     case FL_CM_ESTABLISHED:
         watch(id);
+        fl_cma_connected(id);
         fl_cma_tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, e);
         break;
     case FL_CM_REJECTED:
-        fl_list_del(&id->watch_link);
+        fl_cma_parted(id);
         FL_DEBUG("%s: the connection was rejected: reason %u",
                  id->id.verbs ? id->id.verbs->device->name : "?", e->reason);
         fl_cma_tell(id, RDMA_CM_EVENT_REJECTED, e->reason, e);
         break;
     case FL_CM_UNREACHABLE:
-        fl_list_del(&id->watch_link);
+        fl_cma_parted(id);
         fl_cma_tell(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
         break;
     case FL_CM_DISCONNECTED:
-        fl_list_del(&id->watch_link);
+        fl_cma_parted(id);
         fl_cma_tell(id, RDMA_CM_EVENT_DISCONNECTED, e->timed_out ? -ETIMEDOUT : 0, e);
         break;
     case FL_CM_TIMEWAIT_EXIT:

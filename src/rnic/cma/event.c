@@ -91,6 +91,8 @@ static bool finish_response(struct fl_cma_event *event)
         fl_cm_reject(cma->cm, id->conn, FL_CM_REJ_CONSUMER, NULL, 0, NULL, 0, cma->rnic->now);
     else if (!r)
         r = fl_cm_ready(cma->cm, id->conn, NULL, 0, cma->rnic->now);
+    if (!r && !status)
+        fl_cma_connected(id);
     if (r != -ENODEV)
         fl_cma_unlock(cma);
     if (r == -ENOTCONN)

@@ -88,6 +88,7 @@ struct fl_cma_id {
     struct fl_cma_port *port;
     struct fl_list port_link;
     struct fl_list watch_link;
+    int bond; /* fl_port_connected(); negative: none */
     uint8_t nr_missing; /* looks that found no process of the peer */
     struct fl_cm_conn *conn;
     struct fl_cm_listener *listener;
@@ -147,6 +148,11 @@ void fl_cma_unlock(struct fl_cma *cma);
 
 /* dispatch.c, under rnic->lock */
 void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *event);
+
+/* From now on the peer counts on us, and hears of it if this process is killed. */
+void fl_cma_connected(struct fl_cma_id *id);
+/* The connection is over, whatever the cause. */
+void fl_cma_parted(struct fl_cma_id *id);
 
 /* event.c. status: 0, a reason, or negative errno. from: NULL, or what brings private data. Under rnic->lock.
  */

@@ -1,63 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two processes of one host; one of them is killed at each stage. */
-#include "rnic/cma/test_bed.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-
-struct child {
-    pid_t pid;
-    int told; /* what the child writes */
-};
-
-/* In the child: runs a part, which tells steps by what it writes, and stays until it is killed. */
-static struct child start(void (*part)(int tell, uint16_t port), uint16_t port)
-{
-    int fds[2];
-    assert_int_equal(pipe(fds), 0);
-    struct child child = {.pid = fork(), .told = fds[0]};
-    assert_true(child.pid >= 0);
-    if (!child.pid) {
-        close(fds[0]);
-        alarm(60);
-        setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failure must not go on with the tests of the parent */
-        part(fds[1], port);
-        for (;;)
-            pause();
-    }
-    close(fds[1]);
-    return child;
-}
-
-static uint16_t hear(const struct child *child)
-{
-    uint16_t value;
-    wait_readable(child->told);
-    assert_int_equal(read(child->told, &value, sizeof(value)), sizeof(value));
-    return value;
-}
-
-static void tell(int fd, uint16_t value)
-{
-    assert_int_equal(write(fd, &value, sizeof(value)), sizeof(value));
-}
-
-static void end(const struct child *child)
-{
-    kill(child->pid, SIGKILL);
-    assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
-    close(child->told);
-}
-
-static struct rdma_cm_id *take_request(struct bed *bed)
-{
-    struct ibv_qp_init_attr attr = qp_attr(IBV_QPT_RC);
-    struct rdma_cm_event *event = expect(bed->server, RDMA_CM_EVENT_CONNECT_REQUEST);
-    struct rdma_cm_id *id = event->id;
-    assert_int_equal(fl_cma_ack_cm_event(event), 0);
-    assert_int_equal(fl_cma_create_qp(id, NULL, &attr), 0);
-    return id;
-}
+#include "rnic/cma/test_child.h"
 
 /* A server that echoes what it is sent once. */
 static void serve_one(int fd, uint16_t unused)
@@ -78,7 +21,7 @@ static void serve_one(int fd, uint16_t unused)
 
 static void echo_between_processes(void **state)
 {
-    struct child child = start(serve_one, 0);
+    struct child child = start(-1, serve_one, 0);
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
     struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
     struct buffer from = {.bytes = "to and fro"}, to = {.mr = NULL};
@@ -116,7 +59,7 @@ static int bind_to(struct rdma_cm_id **id, uint16_t port)
 
 static void a_port_belongs_to_one_process(void **state)
 {
-    struct child a = start(just_listen, 0), b = start(just_listen, 0);
+    struct child a = start(-1, just_listen, 0), b = start(-1, just_listen, 0);
     uint16_t port_a = hear(&a), port_b = hear(&b);
     struct rdma_cm_id *id;
     assert_int_not_equal(port_a, port_b);
@@ -164,7 +107,7 @@ static void wait_until_hub(void)
 static void a_listener_that_comes_back(void **state)
 {
     wait_until_hub(); /* so that what nobody listens on does not come to the server by itself */
-    struct child child = start(listen_go_and_come_back, 0);
+    struct child child = start(-1, listen_go_and_come_back, 0);
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
     struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
     assert_int_equal(fl_cma_connect(id, NULL), 0);
@@ -198,7 +141,7 @@ static void client_is_killed_after_its_request(void **state)
 {
     struct bed bed;
     bed_init(&bed, RDMA_PS_TCP, 0);
-    struct child child = start(ask, bed.port);
+    struct child child = start(-1, ask, bed.port);
     struct rdma_cm_id *id = take_request(&bed);
     end(&child);
     assert_int_equal(fl_cma_accept(id, NULL), 0);
@@ -211,7 +154,7 @@ static void client_is_killed_before_it_is_ready(void **state)
 {
     struct bed bed;
     bed_init(&bed, RDMA_PS_TCP, 0);
-    struct child child = start(ask, bed.port);
+    struct child child = start(-1, ask, bed.port);
     struct rdma_cm_id *id = take_request(&bed);
     assert_int_equal(fl_cma_accept(id, NULL), 0);
     hear(&child);
@@ -226,7 +169,7 @@ static void connected_client_is_killed(void **state)
 {
     struct bed bed;
     bed_init(&bed, RDMA_PS_TCP, 0);
-    struct child child = start(ask_and_be_connected, bed.port);
+    struct child child = start(-1, ask_and_be_connected, bed.port);
     struct rdma_cm_id *id = take_request(&bed);
     assert_int_equal(fl_cma_accept(id, NULL), 0);
     expect_and_ack(bed.server, RDMA_CM_EVENT_ESTABLISHED);
@@ -272,7 +215,7 @@ static void accept_and_exit(int fd, uint16_t unused)
 /* It leaves everything open, as many do, and the peer hears of it at once. */
 static void connected_server_exits(void **state)
 {
-    struct child child = start(accept_and_exit, 0);
+    struct child child = start(-1, accept_and_exit, 0);
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
     struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
     assert_int_equal(fl_cma_connect(id, NULL), 0);
@@ -288,7 +231,7 @@ static void connected_server_exits(void **state)
 
 static void server_is_killed_with_a_request(void **state)
 {
-    struct child child = start(take_and_wait, 0);
+    struct child child = start(-1, take_and_wait, 0);
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
     struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
     assert_int_equal(fl_cma_connect(id, NULL), 0);
@@ -301,7 +244,7 @@ static void server_is_killed_with_a_request(void **state)
 
 static void connected_server_is_killed(void **state)
 {
-    struct child child = start(take_and_accept, 0);
+    struct child child = start(-1, take_and_accept, 0);
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
     struct rdma_cm_id *id = resolved(channel, hear(&child), RDMA_PS_TCP);
     assert_int_equal(fl_cma_connect(id, NULL), 0);

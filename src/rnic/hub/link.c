@@ -10,9 +10,9 @@
 
 #include "rnic/hub/unix.h"
 
-void fl_hub_link_init(struct fl_hub_link *link)
+void fl_hub_link_init(struct fl_hub_link *link, struct fl_hub_will *will)
 {
-    *link = (struct fl_hub_link){.fd = -1};
+    *link = (struct fl_hub_link){.fd = -1, .will = will};
 }
 
 static void unmap_shared(struct fl_hub_link *link)
@@ -26,15 +26,26 @@ void fl_hub_link_fini(struct fl_hub_link *link)
 {
     fl_hub_link_close(link);
     unmap_shared(link);
+    fl_hub_will_unmap(link->hub_will);
+    link->hub_will = NULL;
 }
 
 void fl_hub_link_close(struct fl_hub_link *link)
 {
-    if (link->fd >= 0)
+    if (link->fd >= 0) {
+        if (link->will)
+            fl_hub_will_unbind(link->will);
         close(link->fd);
+    }
     link->fd = -1;
     link->welcome = false;
     fl_hub_ring_unmap(&link->ring);
+}
+
+static void number(struct fl_hub_link *link, struct fl_hub_msg *msg)
+{
+    msg->magic = FL_HUB_MAGIC;
+    msg->seq = ++link->seq;
 }
 
 int fl_hub_link_connect(struct fl_hub_link *link, const char *name, uint32_t want, const char *address)
@@ -45,7 +56,10 @@ int fl_hub_link_connect(struct fl_hub_link *link, const char *name, uint32_t wan
         return rc;
     link->fd = rc;
     strncpy(msg.address, address, sizeof(msg.address) - 1);
-    rc = fl_hub_link_send(link, &msg);
+    if (link->will)
+        msg.values[0] = fl_hub_will_bind(link->will);
+    number(link, &msg);
+    rc = fl_hub_unix_send(link->fd, &msg, msg.values[0] ? &link->will->fd : NULL, msg.values[0] ? 1 : 0);
     if (rc < 0)
         fl_hub_link_close(link);
     return rc;
@@ -53,8 +67,7 @@ int fl_hub_link_connect(struct fl_hub_link *link, const char *name, uint32_t wan
 
 int fl_hub_link_send(struct fl_hub_link *link, struct fl_hub_msg *msg)
 {
-    msg->magic = FL_HUB_MAGIC;
-    msg->seq = ++link->seq;
+    number(link, msg);
     return fl_hub_unix_send(link->fd, msg, NULL, 0);
 }
 
@@ -86,6 +99,9 @@ static int take_welcome(struct fl_hub_link *link, const struct fl_hub_msg *msg, 
         rc = fl_hub_ring_map(&link->ring, fds[1]);
     if (rc < 0)
         return rc;
+    fl_hub_will_unmap(link->hub_will);
+    link->hub_will = fds[2] < 0 ? NULL : fl_hub_will_map(fds[2]);
+    link->hub_service = msg->values[0];
     link->slot = msg->slot;
     link->welcome = true;
     return 0;

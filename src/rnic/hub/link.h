@@ -5,6 +5,7 @@
 
 #include "rnic/hub/proto.h"
 #include "rnic/hub/ring.h"
+#include "rnic/hub/will.h"
 
 struct fl_hub_link {
     int fd;
@@ -13,9 +14,12 @@ struct fl_hub_link {
     uint32_t seq;
     const struct fl_hub_shared *shared; /* from WELCOME on, and after the hub is gone until the next one */
     struct fl_hub_ring ring;
+    struct fl_hub_will *will; /* this process's; NULL: it has none */
+    const struct fl_hub_will_shared *hub_will; /* kept as `shared` is; NULL: not for us to see */
+    uint64_t hub_service;                      /* what it says as long as the hub has not gone on purpose */
 };
 
-void fl_hub_link_init(struct fl_hub_link *link);
+void fl_hub_link_init(struct fl_hub_link *link, struct fl_hub_will *will);
 void fl_hub_link_fini(struct fl_hub_link *link);
 
 /* Says HELLO. 0 or negative errno: -ECONNREFUSED: there is no hub. */

@@ -18,13 +18,15 @@
 
 enum fl_hub_type {
     /* to the hub */
-    FL_HUB_HELLO = 1, /* slot: the one it had, or 0; address */
+    FL_HUB_HELLO = 1, /* slot: the one it had, or 0; address. With it may come a descriptor of the will, and
+                         values[0] is what that is bound to (will.h) */
     FL_HUB_GET,       /* one more block */
     FL_HUB_CLAIM,     /* nr values: blocks that it had */
     FL_HUB_LISTEN,    /* nr values: service IDs; status of the first that failed */
     FL_HUB_UNLISTEN,
     /* from the hub */
-    FL_HUB_WELCOME, /* slot; with it come descriptors of the shared table and of the ring */
+    FL_HUB_WELCOME, /* slot; with it come descriptors of the shared table and of the ring, and, to members of
+                       the hub's user, of the hub's will and values[0], as above */
     FL_HUB_REPLY,   /* to GET (value: block), CLAIM (bit i of values[0]: i is yours), LISTEN */
     FL_HUB_WAKE,    /* the ring is no longer empty */
 };

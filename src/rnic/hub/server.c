@@ -30,6 +30,8 @@ struct conn {
     uint32_t slot; /* 0: a stranger */
     struct fl_hub_peer peer;
     struct fl_hub_ring ring;
+    const struct fl_hub_will_shared *will; /* NULL: it has none */
+    uint64_t bound_to;
 };
 
 struct fl_hub_server {
@@ -37,6 +39,9 @@ struct fl_hub_server {
     struct fl_hub_shared *shared;
     int shared_fd, listen_fd, epoll_fd;
     uint32_t tag, self;
+    struct fl_hub_will *will;
+    uint64_t service; /* what our own will is bound to */
+    struct fl_hub_estates *estates;
     uint32_t nr_strangers;
     uint64_t missing_at, settled_at, accept_at; /* UINT64_MAX: not due */
     struct conn *conns[MAX_CONNS];
@@ -80,7 +85,11 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
     int rc;
     if (!s)
         return -ENOMEM;
-    *s = (struct fl_hub_server){.epoll_fd = options->epoll_fd, .tag = options->tag, .accept_at = UINT64_MAX};
+    *s = (struct fl_hub_server){.epoll_fd = options->epoll_fd,
+                                .tag = options->tag,
+                                .accept_at = UINT64_MAX,
+                                .will = options->will,
+                                .estates = options->estates};
     s->listen_fd = fl_hub_unix_listen(options->name);
     rc = s->listen_fd;
     if (rc < 0)
@@ -102,6 +111,7 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
     rc = watch(s, s->listen_fd, LISTENER);
     if (rc < 0)
         goto free_table;
+    s->service = fl_hub_will_bind(s->will);
     *server = s;
     return 0;
 free_table:
@@ -128,11 +138,16 @@ static void close_conn(struct fl_hub_server *s, uint32_t number)
     } else {
         s->nr_strangers--;
     }
+    if (c->will && fl_hub_will_is_bound(c->will, c->bound_to))
+        fl_hub_estates_add(s->estates, c->will, fl_now_ns());
+    else
+        fl_hub_will_unmap(c->will);
     free(c);
 }
 
 void fl_hub_server_stop(struct fl_hub_server *s)
 {
+    fl_hub_will_unbind(s->will);
     fl_hub_leave(&s->table, s->self);
     close(s->listen_fd);
     for (uint32_t i = 0; i < MAX_CONNS; i++) {
@@ -141,6 +156,7 @@ void fl_hub_server_stop(struct fl_hub_server *s)
             continue;
         close(c->fd); /* the table stays as it is: whoever is hub next goes on with it */
         fl_hub_ring_unmap(&c->ring);
+        fl_hub_will_unmap(c->will);
         free(c);
     }
     fl_hub_table_fini(&s->table);
@@ -221,36 +237,51 @@ static int welcome(struct fl_hub_server *s, struct conn *c, const struct fl_hub_
     }
     msg.slot = c->slot = (uint32_t)rc;
     s->nr_strangers--;
-    rc = fl_hub_unix_send(c->fd, &msg, (const int[]){s->shared_fd, ring_fd}, 2);
+    /* Who may not see our memory anyway does not see this either. */
+    bool trusted = s->service && c->peer.uid == (uint32_t)geteuid();
+    msg.values[0] = trusted ? s->service : 0;
+    rc = fl_hub_unix_send(c->fd, &msg, (const int[]){s->shared_fd, ring_fd, trusted ? s->will->fd : -1},
+                          trusted ? 3 : 2);
 close_ring:
     close(ring_fd);
     return rc;
 }
 
-/* 0: nothing to read, 1: one message taken, negative: the connection ends */
-static int take_message(struct fl_hub_server *s, struct conn *c, uint32_t number)
+/* The first message. 0: nothing to read, 1: it is a member now, negative: the connection ends */
+static int take_hello(struct fl_hub_server *s, struct conn *c, uint32_t number)
+{
+    struct fl_hub_msg msg, no;
+    int fds[FL_HUB_FDS_MAX], rc = fl_hub_unix_recv(c->fd, &msg, fds);
+    if (rc <= 0)
+        return rc;
+    c->will = fds[0] < 0 ? NULL : fl_hub_will_map(fds[0]);
+    for (int i = 0; i < FL_HUB_FDS_MAX; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    if (!fl_hub_hello_ok(&msg, sizeof(msg)))
+        return -EPROTO;
+    c->bound_to = msg.values[0];
+    rc = welcome(s, c, &msg);
+    if (c->slot) {
+        s->conn_of_slot[c->slot] = (uint16_t)(number + 1);
+    } else if (rc < 0) {
+        no = (struct fl_hub_msg){.magic = FL_HUB_MAGIC, .type = FL_HUB_WELCOME, .seq = msg.seq, .status = rc};
+        fl_hub_unix_send(c->fd, &no, NULL, 0);
+    }
+    return rc < 0 ? rc : 1;
+}
+
+/* Of a member; as above */
+static int take_message(struct fl_hub_server *s, struct conn *c)
 {
     struct fl_hub_msg msg, reply;
     bool broken;
     ssize_t len = recv(c->fd, &msg, sizeof(msg), MSG_DONTWAIT | MSG_TRUNC);
-    int rc;
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (len <= 0)
         return -ECONNRESET;
-    if (!c->slot) {
-        if (!fl_hub_hello_ok(&msg, (size_t)len))
-            return -EPROTO;
-        rc = welcome(s, c, &msg);
-        if (rc < 0 && !c->slot) {
-            reply = (struct fl_hub_msg){
-                .magic = FL_HUB_MAGIC, .type = FL_HUB_WELCOME, .seq = msg.seq, .status = rc};
-            fl_hub_unix_send(c->fd, &reply, NULL, 0);
-        }
-        if (c->slot)
-            s->conn_of_slot[c->slot] = (uint16_t)(number + 1);
-        return rc < 0 ? rc : 1;
-    }
     if (fl_hub_handle(&s->table, c->slot, &msg, (size_t)len, &reply, &broken))
         return fl_hub_unix_send(c->fd, &reply, NULL, 0) < 0 ? -EPROTO : 1;
     return broken ? -EPROTO : 1;
@@ -268,7 +299,7 @@ void fl_hub_server_event(struct fl_hub_server *s, uint32_t number)
     if (number >= MAX_CONNS || !s->conns[number])
         return;
     for (int i = 0; i < BURST && rc > 0; i++)
-        rc = take_message(s, s->conns[number], number);
+        rc = s->conns[number]->slot ? take_message(s, s->conns[number]) : take_hello(s, s->conns[number], number);
     if (rc < 0)
         close_conn(s, number);
 }

@@ -8,6 +8,7 @@
 
 #include <sys/uio.h>
 
+#include "rnic/hub/estate.h"
 #include "rnic/hub/proto.h"
 
 struct fl_hub_server;
@@ -24,6 +25,8 @@ struct fl_hub_server_options {
     uint32_t tag;
     uint32_t want;
     const struct fl_hub_shared *before; /* or NULL */
+    struct fl_hub_will *will;           /* of this process */
+    struct fl_hub_estates *estates;     /* members that die go there */
 };
 int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_hub_server **server);
 void fl_hub_server_stop(struct fl_hub_server *server);

@@ -3,6 +3,7 @@
 #ifndef FL_RNIC_PORT_IMPL_H
 #define FL_RNIC_PORT_IMPL_H
 
+#include "rnic/hub/estate.h"
 #include "rnic/hub/find.h"
 #include "rnic/hub/server.h"
 #include "rnic/hub/unix.h"
@@ -56,6 +57,8 @@ struct fl_port {
     uint32_t slot;
     struct fl_hub_server *server; /* of a hub */
     struct fl_hub_link link;      /* of a member; its `shared` stays after a hub dies */
+    struct fl_hub_will will;          /* this process's own */
+    struct fl_hub_estates estates;    /* of a hub: of processes that died */
     struct fl_udp_rx *rx;
     struct fl_udp_tx *tx;
     struct fl_qpn_pool qpns;
@@ -73,6 +76,10 @@ struct fl_port {
 void fl_port_join_step(struct fl_port *port, uint64_t now);
 void fl_port_lost_hub(struct fl_port *port, uint64_t now);
 void fl_port_stop_serving(struct fl_port *port, uint64_t now);
+
+/* last_words.c */
+void fl_port_say_last_words(struct fl_port *port, uint64_t now);
+void fl_port_inherit(struct fl_port *port, uint64_t now);
 
 /* stopped.c */
 #define FL_PORT_LOOKS    4

@@ -56,6 +56,7 @@ static void drop_udp(struct fl_port *port)
 
 void fl_port_stop_serving(struct fl_port *port, uint64_t now)
 {
+    fl_hub_will_unbind(&port->will);
     drop_udp(port); /* before the name goes, by which the other hub counts the sockets beside its own */
     fl_hub_server_stop(port->server);
     port->server = NULL;
@@ -84,7 +85,9 @@ static int start_server(struct fl_port *port, const char *name)
                                                   .epoll_fd = port->epoll_fd,
                                                   .tag = FL_PORT_SERVER,
                                                   .want = port->slot,
-                                                  .before = port->link.shared};
+                                                  .before = port->link.shared,
+                                                  .will = &port->will,
+                                                  .estates = &port->estates};
     return fl_hub_server_start(&options, &port->server);
 }
 
@@ -119,6 +122,8 @@ static void become_hub(struct fl_port *port, uint64_t now)
         return;
     }
     serve(port, rc, now);
+    if (port->role == FL_ROLE_HUB)
+        fl_port_inherit(port, now);
 }
 
 /* From hubs that are stopped. Whoever gets the next name does it; the others find it there. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/util.h"
 #include "rnic/port/impl.h"
 
@@ -66,7 +67,10 @@ int fl_port_open(const struct fl_port_options *options, struct fl_port **port, s
     p->no_hub = options->no_hub;
     p->udp_fd = -1;
     p->backoff_ms = 1;
-    fl_hub_link_init(&p->link);
+    fl_hub_estates_init(&p->estates);
+    if (fl_hub_will_create(&p->will) < 0)
+        FL_DEBUG("no memory for a will: peers of this process are not told when it is killed");
+    fl_hub_link_init(&p->link, &p->will);
     p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (p->epoll_fd < 0) {
         rc = fl_error_set(err, -errno, "epoll: %s", strerror(errno));
@@ -85,6 +89,7 @@ close_port:
     fl_port_close(p);
     return rc;
 free_port:
+    fl_hub_will_fini(&p->will);
     free(p);
     return rc;
 }
@@ -245,12 +250,15 @@ void fl_port_close(struct fl_port *port)
     fl_udp_tx_flush(port->tx, &port->stats);
     if (port->role == FL_ROLE_HUB)
         hand_over(port);
+    fl_hub_will_unbind(&port->will); /* as all that follows is on purpose */
     if (port->udp_fd >= 0)
         close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
     if (port->server)
         fl_hub_server_stop(port->server);
     fl_port_forget_beside(port);
     fl_hub_link_fini(&port->link);
+    fl_hub_estates_fini(&port->estates);
+    fl_hub_will_fini(&port->will);
     fl_qpn_pool_fini(&port->qpns);
     free(port->services);
     fl_udp_tx_destroy(port->tx);
@@ -265,6 +273,8 @@ void fl_port_forget(struct fl_port *port)
         close(port->udp_fd);
     if (port->link.fd >= 0)
         close(port->link.fd);
+    if (port->will.fd >= 0)
+        close(port->will.fd);
     if (port->server)
         fl_hub_server_forget(port->server);
     fl_port_forget_beside(port);
@@ -323,6 +333,8 @@ static void look_around(struct fl_port *port)
     fl_port_join_step(port, now);
     if (port->server)
         fl_hub_server_tick(port->server, now);
+    if (port->role == FL_ROLE_HUB)
+        fl_port_say_last_words(port, now);
 }
 
 int fl_port_poll(struct fl_port *port, int max,
@@ -356,10 +368,10 @@ int fl_port_wait_fd(const struct fl_port *port)
 
 uint64_t fl_port_deadline(struct fl_port *port)
 {
-    if (port->role == FL_ROLE_HUB)
-        return fl_udp_rx_has_more(port->rx)
-                   ? 0
-                   : FL_MIN(fl_hub_server_deadline(port->server), fl_port_watch_deadline(port));
+    if (port->role == FL_ROLE_HUB) {
+        uint64_t at = FL_MIN(fl_hub_server_deadline(port->server), fl_port_watch_deadline(port));
+        return fl_udp_rx_has_more(port->rx) ? 0 : FL_MIN(at, fl_hub_estates_deadline(&port->estates));
+    }
     if (port->role == FL_ROLE_MEMBER)
         return fl_hub_ring_sleep(&port->link.ring) ? fl_port_watch_deadline(port) : 0;
     return port->next_try;

@@ -88,8 +88,10 @@ static void bind_again(struct fl_port *port, uint64_t now)
     port->beside_gone = false;
     fl_port_forget_beside(port);
     find_beside(port, port->own_name);
-    if (!port->nr_beside)
-        return; /* alone: there is nothing to choose */
+    if (!port->nr_beside) { /* alone: there is nothing to choose */
+        fl_port_inherit(port, now);
+        return;
+    }
     close(port->udp_fd);
     port->udp_fd = fl_udp_listen_beside(port->udp_port, port->nr_beside);
     if (port->udp_fd < 0 || epoll_ctl(port->epoll_fd, EPOLL_CTL_ADD, port->udp_fd, &event) < 0) {

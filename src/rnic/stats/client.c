@@ -79,7 +79,7 @@ static int ask_hub(struct fl_hub_link *link, const char *name, struct fl_hub_pee
     int rc = -EPIPE;
     for (int i = 0; i < TRIES && (rc == -EPIPE || rc == -ECONNRESET); i++) {
         fl_hub_link_fini(link);
-        fl_hub_link_init(link);
+        fl_hub_link_init(link, NULL);
         rc = connect_to_hub(link, name);
         if (rc < 0)
             continue;
@@ -97,7 +97,7 @@ int fl_stats_list(const char *hub_path, uint16_t udp_port, struct fl_stats_liste
     char name[FL_HUB_NAME_LEN];
     if (fl_hub_default_name(hub_path, udp_port, name) < 0)
         return fl_error_set(err, -EINVAL, "name of the hub is too long: %s", hub_path);
-    fl_hub_link_init(&link);
+    fl_hub_link_init(&link, NULL);
     int rc = ask_hub(&link, name, &hub);
     if (rc == -ENOENT)
         fl_error_set(err, rc, "no process here uses the software RNIC (UDP port %u)", udp_port);

@@ -67,6 +67,7 @@
     X(from_hub, port->nr_from_hub, "packets that the hub passed to this process")                        \
     X(hub_passed_on, port->nr_to_others, "as the hub: packets passed to other processes")                \
     X(hub_dropped, port->nr_others_dropped, "as the hub: packets for processes whose ring was full")     \
+    X(hub_last_words, port->nr_last_words, "as the hub: DREQs for processes that were killed")           \
     X(turns, rnic->nr_turns, "turns of the RNIC")                                                        \
     X(thread_turns, rnic->nr_thread_turns, "turns of its own thread: low while a program polls")
 
