@@ -126,7 +126,8 @@ struct fl_io {
     uint64_t len;
     const struct iovec *iov;
     uint32_t nr_iov;
-    /* Runs inside fl_queue_poll (or fl_queue_destroy); may submit, must not poll or destroy. result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase. */
+    /* Runs inside fl_queue_poll (or fl_queue_destroy); may submit, must not poll or destroy. result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase.
+     * -EFAULT, over RDMA: iov names memory that is not mapped, or that a read cannot be put into. */
     void (*done)(struct fl_io *io, int result);
     void *user;
     uint16_t nvme_status;

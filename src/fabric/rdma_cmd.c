@@ -261,7 +261,8 @@ static void post_fetch(struct rdma_conn *c, struct slot *slot)
     struct ibv_send_wr wrs[FL_NVME_RDMA_MAX_PIECES + 1], *bad;
     struct ibv_sge sges[FL_NVME_RDMA_MAX_PIECES];
     struct fl_cmd *cmd = &slot->cmd;
-    struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
+    struct ibv_mr *mr =
+        fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access, &slot->own);
     uint32_t nr;
 
     if (!mr) {
@@ -327,7 +328,8 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
     struct ibv_sge *sge = b->sges + b->nr_sends;
 
     if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe)) {
-        struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, &slot->own);
+        struct ibv_mr *mr =
+            fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access, &slot->own);
 
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));

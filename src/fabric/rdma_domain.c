@@ -211,7 +211,7 @@ static bool cache(const void *p, size_t len)
            fl_mem_range_add_kind((void *)(uintptr_t)p, len, FL_MEM_CACHED) == 0;
 }
 
-struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len,
+struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len, int access,
                                         struct ibv_mr **own)
 {
     struct ibv_mr *mr = fl_rdma_find(keys, p, len);
@@ -225,8 +225,7 @@ struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p
             return mr;
         __atomic_add_fetch(&nr_temporary_ever, 1, __ATOMIC_RELAXED);
     }
-    *own = keys->domain->lib->verbs->reg_mr(keys->domain->pd, (void *)(uintptr_t)p, len,
-                                            keys->domain->access);
+    *own = keys->domain->lib->verbs->reg_mr(keys->domain->pd, (void *)(uintptr_t)p, len, access);
     if (*own && keys->domain->role == FL_RDMA_HOST)
         __atomic_add_fetch(&nr_temporary, 1, __ATOMIC_RELAXED);
     return *own;

@@ -67,8 +67,9 @@ struct fl_rdma_keys {
 
 /* The region that holds [p, p + len), or NULL: no range of ours, or the device refuses it. */
 struct ibv_mr *fl_rdma_find(struct fl_rdma_keys *keys, const void *p, size_t len);
-/* The same, else one of its own, for the caller to take away (dereg) when *own is set. NULL and errno. */
-struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len,
+/* The same, else one of its own with this access, for the caller to take away (dereg) when *own is set. NULL
+ * and errno. */
+struct ibv_mr *fl_rdma_find_or_register(struct fl_rdma_keys *keys, const void *p, size_t len, int access,
                                         struct ibv_mr **own);
 
 /* Takes such a one away again. */

@@ -34,7 +34,7 @@ static bool try_once(struct bed *bed)
         req = request(bed, i, i ? FL_NVME_CMD_READ : FL_NVME_CMD_WRITE, 0, heap, sizeof(heap));
         memcpy(heap, script_pattern, sizeof(heap));
         fl_rdma_host_submit(bed->host, req);
-        TURN_UNTIL(bed, req->state == FL_REQUEST_IDLE || fl_rdma_host_step(bed->host) < 0 ||
+        TURN_UNTIL(bed, req->state != FL_REQUEST_SENT || fl_rdma_host_step(bed->host) < 0 ||
                             fl_rdma_host_io(bed->host) < 0);
         if (req->state != FL_REQUEST_IDLE || fl_nvme_cqe_status(&req->cqe))
             return false;

@@ -280,6 +280,7 @@ int fl_rdma_host_create(const struct fl_rdma_host_options *options, struct fl_rd
     while ((1u << h->slot_bits) < options->nr_reqs)
         h->slot_bits++;
     fl_list_init(&h->tx_wait);
+    fl_list_init(&h->unsent);
     h->max_pieces = 1;
     h->recvs = calloc(options->nr_reqs, sizeof(h->recvs[0]) + sizeof(h->capsules[0]));
     h->capsules = (struct fl_rdma_host_capsule *)(h->recvs + (h->recvs ? options->nr_reqs : 0));

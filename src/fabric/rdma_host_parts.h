@@ -55,6 +55,7 @@ struct fl_rdma_host {
     /* Places in the send queue: taken by each SEND, given back when a later one is told of. */
     uint32_t nr_sends, sends_max, unsignaled;
     struct fl_list tx_wait; /* requests that found none, or no receive at the controller */
+    struct fl_list unsent;  /* those whose memory cannot be used, till done() is called */
     uint32_t idle;
     struct ibv_wc wcs[BATCH];
     int nr_wcs;

@@ -137,6 +137,26 @@ static uint32_t describe_pieces(struct fl_rdma_host *h, struct fl_request *req)
     return nr;
 }
 
+/* What the controller may do with memory that is registered for one request: no more than that takes, so that
+ * what may only be read can be written from. */
+static int access_for(const struct fl_request *req)
+{
+    return req->to_host ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+}
+
+/* A request whose memory cannot be used fails alone: the connection is not to blame. Without it the controller
+ * itself cannot be spoken to, there is no other way. */
+static int cannot_send(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot, int code)
+{
+    if (!h->options.qid)
+        return fl_rdma_host_broken(h, code, "the memory of a command cannot be registered");
+    slot->req->cqe = (struct fl_nvme_cqe){.dw0 = le32_of((uint32_t)-code)};
+    slot->req->cqe.status = le16_of((FL_NVME_SC_INTERNAL | FL_NVME_DNR) << 1);
+    slot->answered = true; /* no answer is expected */
+    fl_list_add_tail(&h->unsent, &slot->req->link);
+    return code;
+}
+
 /* One descriptor; pieces that have none of their own are put together. */
 static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 {
@@ -147,14 +167,15 @@ static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
     if (pieces(req, &iov, 1) != 1) {
         slot->bounce = malloc(req->data_len);
         if (!slot->bounce)
-            return fl_rdma_host_broken(h, -ENOMEM, "out of memory for data in several pieces");
+            return cannot_send(h, slot, -ENOMEM);
         if (!req->to_host)
             copy_pieces(req, slot->bounce, false);
         iov = (struct iovec){slot->bounce, req->data_len};
     }
-    mr = fl_rdma_find_or_register(&h->keys, iov.iov_base, iov.iov_len, &slot->own);
+    errno = 0;
+    mr = fl_rdma_find_or_register(&h->keys, iov.iov_base, iov.iov_len, access_for(req), &slot->own);
     if (!mr)
-        return fl_rdma_host_broken(h, -errno, "the memory of a request cannot be registered");
+        return cannot_send(h, slot, errno ? -errno : -EFAULT);
     fl_nvme_rdma_sgl_keyed(&req->pdu.sqe, (uintptr_t)iov.iov_base, req->data_len, mr->rkey);
     return 0;
 }
@@ -232,6 +253,23 @@ static void finish(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
     h->options.done(h->options.user, req);
 }
 
+/* Outside of submit, from which no done() is called. What is submitted meanwhile waits for the next time. */
+static void end_unsent(struct fl_rdma_host *h)
+{
+    struct fl_list *l, ended;
+
+    fl_list_init(&ended);
+    fl_list_splice(&ended, &h->unsent);
+    while ((l = fl_list_pop(&ended))) {
+        struct fl_request *req = FL_LIST_ENTRY(l, struct fl_request, link);
+
+        fl_list_init(&req->link);
+        end_data(h, &h->slots[req->slot]);
+        req->state = FL_REQUEST_UNSENT;
+        h->options.done(h->options.user, req);
+    }
+}
+
 /* ---- completions ---- */
 
 static int take_response(struct fl_rdma_host *h, uint32_t recv, uint32_t len)
@@ -292,7 +330,7 @@ bool fl_rdma_host_peek(struct fl_rdma_host *h)
             fl_rdma_host_broken(h, -EIO, "the completion queue broke");
         }
     }
-    return h->nr_wcs || h->err.code;
+    return h->nr_wcs || h->err.code || !fl_list_empty(&h->unsent);
 }
 
 static void drain_comp(struct fl_rdma_host *h)
@@ -322,6 +360,8 @@ int fl_rdma_host_io(struct fl_rdma_host *h)
             take_completion(h, &h->wcs[i]);
         if (fl_unlikely(!fl_list_empty(&h->tx_wait)))
             pump(h);
+        if (fl_unlikely(!fl_list_empty(&h->unsent)))
+            end_unsent(h);
         if (nr < BATCH)
             break;
     }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both ends of NVMe/RDMA in one process: the target does what the script says (test_script.h). */
+#include <sys/mman.h>
+
 #include "fabric/test_rdma.h"
 
 static void reads_and_writes(void **state)
@@ -241,6 +243,59 @@ static void wrong_memory(void **state)
     bed_free(&bed);
 }
 
+/* Memory that may only be read can be written from; what cannot be used fails its own request, and no other. */
+static void memory_that_cannot_be_used(void **state)
+{
+    const size_t len = 64 << 10, page = 4096;
+    uint8_t *readable = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *hole = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct iovec halves[2] = {{hole, 4096}, {NULL, 0}};
+    struct fl_request *req;
+    struct bed bed;
+
+    assert_true(readable != MAP_FAILED && hole != MAP_FAILED);
+    memcpy(readable, script_pattern, len);
+    assert_int_equal(mprotect(readable, len, PROT_READ), 0);
+    assert_int_equal(munmap(hole + page, len - page), 0);
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_WRITE, 0, readable, 512)), 0);
+    assert_int_equal(finish(&bed, request(&bed, 0, FL_NVME_CMD_WRITE, SCRIPT_FETCH, readable, (uint32_t)len)),
+                     0);
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+
+    for (int write = 0; write < 2; write++) {
+        uint8_t opcode = write ? FL_NVME_CMD_WRITE : FL_NVME_CMD_READ;
+        struct fl_request *others[2];
+
+        bed.nr_done = 0;
+        others[0] = request(&bed, 1, opcode, 0, memcpy(bed.buf, script_pattern, 8192), 8192);
+        others[1] = request(&bed, 2, opcode, 0, memcpy(bed.buf + 8192, script_pattern, 8192), 8192);
+        req = request(&bed, 0, opcode, 0, write ? hole : readable, (uint32_t)len);
+        fl_rdma_host_submit(bed.host, others[0]);
+        fl_rdma_host_submit(bed.host, req);
+        fl_rdma_host_submit(bed.host, others[1]);
+        assert_int_equal(req->state, FL_REQUEST_SENT); /* done() is never called from submit */
+        TURN_UNTIL(&bed, bed.nr_done == 3);
+        assert_int_equal(req->state, FL_REQUEST_UNSENT);
+        assert_int_equal(le32_get(req->cqe.dw0), EFAULT);
+        assert_int_not_equal(fl_nvme_cqe_status(&req->cqe), 0);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(others[i]->state, FL_REQUEST_IDLE);
+            assert_int_equal(fl_nvme_cqe_status(&others[i]->cqe), 0);
+        }
+    }
+    halves[1] = (struct iovec){bed.buf, 4096}; /* its slot is as it was; two pieces go through one beside */
+    req = request(&bed, 0, FL_NVME_CMD_READ, 0, NULL, 8192);
+    req->iov = halves;
+    req->nr_iov = 2;
+    assert_int_equal(finish(&bed, req), 0);
+    assert_memory_equal(hole, script_pattern, 4096);
+    bed_free(&bed);
+    munmap(readable, len);
+    munmap(hole, page);
+}
+
 static void nobody_listens(void **state)
 {
     struct fl_error err = {0};
@@ -373,6 +428,7 @@ int main(void)
         cmocka_unit_test(host_goes_at_once),
         cmocka_unit_test(target_closes),
         cmocka_unit_test(wrong_memory),
+        cmocka_unit_test(memory_that_cannot_be_used),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(rejected_by_the_target),
     };

@@ -21,6 +21,8 @@
 enum fl_request_state {
     FL_REQUEST_IDLE,
     FL_REQUEST_SENT,     /* the controller has it, or will */
+    FL_REQUEST_UNSENT,   /* with done(): its memory cannot be used, and the controller has not seen it; cqe is
+                          * a failure, with the errno in dw0 */
     FL_REQUEST_ANSWERED, /* answered, but bytes of its data still wait to be sent: the buffer isn't free yet
                           */
 };

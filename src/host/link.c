@@ -152,6 +152,10 @@ static void connected(struct fl_link *l, struct fl_request *req)
 {
     fl_nvme_status status = fl_nvme_cqe_status(&req->cqe);
 
+    if (req->state == FL_REQUEST_UNSENT) {
+        fl_error_set(&l->err, -(int)le32_get(req->cqe.dw0), "the memory of Connect cannot be registered");
+        return;
+    }
     if (status) {
         refused(l, status);
         return;

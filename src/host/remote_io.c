@@ -223,9 +223,14 @@ static void answered(struct fl_link *link, struct fl_request *req)
     fl_nvme_status status = fl_nvme_cqe_status(&req->cqe);
 
     if (fl_unlikely(status)) {
-        if (retry(q, slot, status))
+        bool unsent = req->state == FL_REQUEST_UNSENT;
+
+        if (!unsent && retry(q, slot, status))
             return;
-        stop_io(io, fl_io_status_errno(status), status);
+        if (unsent)
+            stop_io(io, -(int)le32_get(req->cqe.dw0), 0);
+        else
+            stop_io(io, fl_io_status_errno(status), status);
     }
     if (fl_unlikely(io->times))
         note_answer(io->times, &req->cqe);
