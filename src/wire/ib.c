@@ -227,14 +227,12 @@ static uint32_t unshift(uint32_t a, uint32_t n)
     return a;
 }
 
-static uint32_t id_bytes(uint32_t difference, uint32_t packet_len)
+/* From behind the identification to the ICRC: the rest of IP and UDP headers, and the packet. A register that
+ * took in two bytes is those bytes, times x^32, modulo P; so back over four bytes they stand in its low half,
+ * the first one lowest, ... */
+static uint32_t bytes_back(uint32_t packet_len)
 {
-    /* From behind the identification to the ICRC: the rest of IP and UDP headers, and the packet. A register
-     * that took in two bytes is those bytes, times x^32, modulo P; so back over four bytes they stand in its
-     * low half, the first one lowest, ... */
-    uint32_t after = (uint32_t)(sizeof(struct ip4) - offsetof(struct ip4, fragment)) + packet_len -
-                     FL_IB_ICRC_LEN;
-    return unshift(difference, after + 2);
+    return (uint32_t)(sizeof(struct ip4) - offsetof(struct ip4, fragment)) + packet_len - FL_IB_ICRC_LEN + 2;
 }
 
 static bool id_of_bytes(uint32_t bytes, uint16_t *id)
@@ -247,30 +245,34 @@ static bool id_of_bytes(uint32_t bytes, uint16_t *id)
 
 bool fl_icrc_find_id(uint32_t difference, uint32_t packet_len, uint16_t *id)
 {
-    return id_of_bytes(id_bytes(difference, packet_len), id);
+    return id_of_bytes(unshift(difference, bytes_back(packet_len)), id);
 }
 
-/* All of this is linear: what a difference gives is the sum of what its bytes give. */
-static void learn_len(struct fl_icrc_finder_entry *e, uint32_t packet_len)
+/* All of this is linear: what a difference gives is the sum of what its bits give. */
+static void make_tables(struct fl_icrc_finder *finder)
 {
-    e->packet_len = packet_len;
-    for (int byte = 0; byte < 4; byte++) {
-        uint32_t *table = e->table[byte];
-        table[0] = 0;
-        for (int bit = 0; bit < 8; bit++) {
-            uint32_t one = id_bytes(1u << (8 * byte + bit), packet_len);
-            for (int i = 0; i < 1 << bit; i++)
-                table[(1 << bit) + i] = table[i] ^ one;
+    for (int i = 0; i < FL_ICRC_STEPS; i++) {
+        for (int bit = 0; bit < 32; bit++) {
+            uint32_t *table = finder->back[i][bit / 4], low = 1u << bit % 4;
+            uint32_t one = unshift(1u << bit, 1u << i);
+            for (uint32_t below = 0; below < low; below++)
+                table[low + below] = table[below] ^ one;
         }
     }
+    finder->ready = true;
 }
 
 bool fl_icrc_finder_id(struct fl_icrc_finder *finder, uint32_t difference, uint32_t packet_len, uint16_t *id)
 {
-    struct fl_icrc_finder_entry *e = &finder->entries[packet_len / 4 % FL_ARRAY_LEN(finder->entries)];
-    if (e->packet_len != packet_len)
-        learn_len(e, packet_len);
-    return id_of_bytes(e->table[0][difference & 0xff] ^ e->table[1][difference >> 8 & 0xff] ^
-                           e->table[2][difference >> 16 & 0xff] ^ e->table[3][difference >> 24],
-                       id);
+    uint32_t n = bytes_back(packet_len), at = difference;
+    if (n >> FL_ICRC_STEPS)
+        return false;
+    if (!finder->ready)
+        make_tables(finder);
+    for (; n; n &= n - 1) {
+        const uint32_t(*t)[16] = finder->back[__builtin_ctz(n)];
+        at = t[0][at & 15] ^ t[1][at >> 4 & 15] ^ t[2][at >> 8 & 15] ^ t[3][at >> 12 & 15] ^
+             t[4][at >> 16 & 15] ^ t[5][at >> 20 & 15] ^ t[6][at >> 24 & 15] ^ t[7][at >> 28];
+    }
+    return id_of_bytes(at, id);
 }

@@ -193,6 +193,23 @@ static void wrong_icrc_has_no_id(void **state)
     assert_int_equal(id, 0);
 }
 
+/* All lengths share the finder's tables. */
+static void every_length_finds_the_id(void **state)
+{
+    static struct fl_icrc_finder finder;
+    static uint8_t packet[4096 + 64];
+    struct fl_icrc_ip4 in = {.src_port = 0xc123, .dst_port = FL_ROCE_PORT, .df = true};
+    for (uint32_t len = 16; len <= sizeof(packet); len += 4) {
+        in.id = (uint16_t)(len * 40503u);
+        uint32_t with = fl_icrc_rest(fl_icrc_ip4(&in, len), packet, len);
+        uint16_t id = 0, want = in.id;
+        in.id = 0;
+        uint32_t without = fl_icrc_rest(fl_icrc_ip4(&in, len), packet, len);
+        assert_true(fl_icrc_finder_id(&finder, with ^ without, len, &id));
+        assert_int_equal(id, want);
+    }
+}
+
 static void refused_packets(void **state)
 {
     uint8_t bytes[64] = {4, 0, 0xff, 0xff};
@@ -325,10 +342,10 @@ static void syndromes(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma),
-                       cmocka_unit_test(literal_atomics), cmocka_unit_test(literal_deth),
-                       cmocka_unit_test(literal_icrc), cmocka_unit_test(wrong_icrc_has_no_id),
-                       cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table),
-                       cmocka_unit_test(what_may_follow), cmocka_unit_test(rnr_timers),
-                       cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma), cmocka_unit_test(literal_atomics),
+        cmocka_unit_test(literal_deth), cmocka_unit_test(literal_icrc),
+        cmocka_unit_test(wrong_icrc_has_no_id), cmocka_unit_test(every_length_finds_the_id),
+        cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table), cmocka_unit_test(what_may_follow),
+        cmocka_unit_test(rnr_timers), cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
 }

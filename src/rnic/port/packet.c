@@ -84,17 +84,18 @@ int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_icr
                   struct fl_port_packet *packet, uint8_t *grh)
 {
     uint32_t expected, got;
-    uint16_t id = 0;
+    uint16_t id = d->index, other = 0;
     le32 icrc;
     if (d->len < sizeof(struct fl_bth) + sizeof(icrc) || d->len > FL_UDP_PACKET_MAX)
         return -EPROTO;
     memcpy(&icrc, d->bytes + d->len - sizeof(icrc), sizeof(icrc));
     got = le32_get(icrc);
-    expected = fl_udp_icrc(&d->src, &d->dst, d->sport, dport, 0, d->bytes, d->len);
+    expected = fl_udp_icrc(&d->src, &d->dst, d->sport, dport, id, d->bytes, d->len);
     /* IPv6 has no identification: there all bits are checked. */
     if (got != expected &&
-        (!fl_udp_is_ip4(&d->dst) || !fl_icrc_finder_id(finder, got ^ expected, d->len, &id)))
+        (!fl_udp_is_ip4(&d->dst) || !fl_icrc_finder_id(finder, got ^ expected, d->len, &other)))
         return -EBADMSG;
+    id ^= other;
     if (fl_ib_packet_view(&packet->packet, d->bytes, d->len - sizeof(icrc)) < 0)
         return -EPROTO;
     packet->sgid = d->src;

@@ -30,6 +30,7 @@ struct fl_udp_rx {
     bool gro;   /* the socket joins packets; singles: how many came alone since */
     uint32_t singles;
     bool drained;                  /* that call found the socket empty at its end: no other one now */
+    uint16_t index;                /* of the next packet in msgs[at] */
     uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
     struct fl_udp_datagram common; /* of msgs[at] */
     uint8_t *bytes;
@@ -166,6 +167,7 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
         m = &rx->msgs[rx->at];
         if (!rx->segment_len) {
             rx->offset = 0;
+            rx->index = 0;
             read_control(rx, &m->msg_hdr, &rx->names[rx->at]);
             if (rx->segment_len)
                 rx->singles = 0;
@@ -176,6 +178,7 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
         *datagram = rx->common;
         datagram->bytes = rx->bytes + (size_t)rx->at * BUF_LEN + rx->offset;
         datagram->len = len;
+        datagram->index = rx->index++;
         rx->offset += len;
         if (rx->offset >= m->msg_len) {
             rx->at++;

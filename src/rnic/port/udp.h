@@ -38,6 +38,7 @@ struct fl_udp_datagram { /* one packet, cut out of what came */
     struct in6_addr src, dst;
     uint16_t sport;
     uint8_t tos, ttl;
+    uint16_t index;       /* in the burst that it came in: farlane's senders count so */
     const uint8_t *bytes; /* BTH to ICRC */
     uint32_t len;
 };
