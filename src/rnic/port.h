@@ -34,6 +34,7 @@ struct fl_port_options {
 struct fl_port_flow {
     struct in6_addr sgid, dgid;
     uint32_t scope_id; /* of link-local addresses: interface index */
+    uint16_t dport;    /* UDP port of the peer's process (fl_port_find_peer()); 0: that of RoCE */
     uint16_t entropy;  /* chooses the source port: one flow keeps its order on the wire */
     uint8_t tos;       /* DSCP and ECN; ECT(0) is set by the port where the flow may be marked */
     uint8_t hop_limit; /* 0: 64 */
@@ -52,7 +53,7 @@ struct fl_port_stats {
     uint64_t nr_rx_calls, nr_tx_calls; /* system calls: packets a call tell whether GRO and GSO work */
     uint64_t nr_bad_icrc, nr_bad_packet, nr_unknown_qpn;
     uint64_t nr_tx_dropped; /* the socket had no room for a while */
-    uint64_t nr_from_hub, nr_to_others, nr_others_dropped;
+    uint64_t nr_from_hub, nr_past_hub, nr_to_others, nr_others_dropped;
     uint64_t nr_last_words; /* DREQs for processes that died */
     bool is_hub;
 };
@@ -129,6 +130,7 @@ uint64_t fl_port_deadline(struct fl_port *port);
 struct fl_port_peer {
     int pid;
     uint32_t uid;
+    uint16_t udp_port; /* where it takes packets of this host past the hub; 0: it does not */
     uint32_t slot;     /* this process's number at the hub, unique while it lives */
     char address[104]; /* abstract Unix socket on which the process takes shared-memory connections */
 };

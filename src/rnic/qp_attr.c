@@ -91,6 +91,15 @@ static uint32_t entropy_of(const struct fl_qp *qp, const struct ibv_qp_attr *att
     return x >> 16;
 }
 
+/* A process of this host takes its packets itself, without the hub. */
+static void find_port(struct fl_qp *qp)
+{
+    struct fl_port_peer peer;
+    if (qp->qp.qp_type != IBV_QPT_UD && fl_shm_path_is_here(&qp->flow.dgid) &&
+        fl_port_find_peer(qp->rnic->port, qp->attr.dest_qp_num, &peer) == 0)
+        qp->flow.dport = peer.udp_port;
+}
+
 static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     enum ibv_qp_state from = qp->path->state(qp), to = mask & IBV_QP_STATE ? attr->qp_state : from;
@@ -122,8 +131,10 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
     apply_live(qp, &roce, mask);
     qp->flow = flow;
     qp->attr = to == IBV_QPS_RESET ? (struct ibv_qp_attr){0} : merged;
-    if (to == IBV_QPS_RTR)
+    if (to == IBV_QPS_RTR) {
         fl_shm_path_choose(qp);
+        find_port(qp);
+    }
     if (to != IBV_QPS_RESET)
         qp->path->kick(qp); /* SQD may be drained already; RTS goes on after it */
     fl_qp_settle(qp);

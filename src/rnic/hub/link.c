@@ -50,7 +50,7 @@ static void number(struct fl_hub_link *link, struct fl_hub_msg *msg)
 
 int fl_hub_link_connect(struct fl_hub_link *link, const char *name, uint32_t want, const char *address)
 {
-    struct fl_hub_msg msg = {.type = FL_HUB_HELLO, .slot = want};
+    struct fl_hub_msg msg = {.type = FL_HUB_HELLO, .slot = want, .udp_port = link->udp_port};
     int rc = fl_hub_unix_connect(name);
     if (rc < 0)
         return rc;

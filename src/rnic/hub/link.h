@@ -12,6 +12,7 @@ struct fl_hub_link {
     bool welcome;
     uint32_t slot;
     uint32_t seq;
+    uint16_t udp_port;                  /* of this process's own, for HELLO; 0: none */
     const struct fl_hub_shared *shared; /* from WELCOME on, and after the hub is gone until the next one */
     struct fl_hub_ring ring;
     struct fl_hub_will *will; /* this process's; NULL: it has none */

@@ -18,8 +18,8 @@
 
 enum fl_hub_type {
     /* to the hub */
-    FL_HUB_HELLO = 1, /* slot: the one it had, or 0; address. With it may come a descriptor of the will, and
-                         values[0] is what that is bound to (will.h) */
+    FL_HUB_HELLO = 1, /* slot: the one it had, or 0; address; udp_port: its own, or 0. With it may come a
+                         descriptor of the will, and values[0] is what that is bound to (will.h) */
     FL_HUB_GET,       /* one more block */
     FL_HUB_CLAIM,     /* nr values: blocks that it had */
     FL_HUB_LISTEN,    /* nr values: service IDs; status of the first that failed */
@@ -41,7 +41,11 @@ struct fl_hub_msg {
     uint32_t rsvd;
     uint64_t values[FL_HUB_BATCH];
     char address[FL_HUB_ADDRESS_LEN];
+    uint16_t udp_port;
+    uint16_t rsvd2;
 };
+
+_Static_assert(sizeof(struct fl_hub_msg) == 640, "versions that talk to each other");
 
 /* Before each packet in a ring. What the receiver checks: ICRC. */
 struct fl_hub_packet {

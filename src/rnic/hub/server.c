@@ -78,7 +78,8 @@ static int watch(struct fl_hub_server *s, int fd, uint32_t number)
 
 int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_hub_server **server)
 {
-    const struct fl_hub_peer self = {.pid = (int32_t)getpid(), .uid = (uint32_t)geteuid()};
+    const struct fl_hub_peer self = {
+        .pid = (int32_t)getpid(), .uid = (uint32_t)geteuid(), .udp_port = options->udp_port};
     struct fl_hub_server *s = calloc(1, sizeof(*s));
     char address[FL_HUB_ADDRESS_LEN] = {0};
     uint64_t seed;
@@ -230,6 +231,7 @@ static int welcome(struct fl_hub_server *s, struct conn *c, const struct fl_hub_
     rc = fl_hub_ring_map(&c->ring, ring_fd);
     if (rc < 0)
         goto close_ring;
+    c->peer.udp_port = hello->udp_port;
     rc = fl_hub_join(&s->table, &c->peer, hello->slot, hello->address);
     if (rc < 0) {
         fl_hub_ring_unmap(&c->ring);

@@ -15,8 +15,8 @@ struct fl_hub_server;
 
 /*
  * name: of the abstract socket, without its leading zero. epoll_fd: where its descriptors go, with tag (below
- * 2^32) in the upper half of the data and a number of the server's own in the lower. want and address: of
- * this process itself, which has a slot like any other. -EADDRINUSE: the name is taken.
+ * 2^32) in the upper half of the data and a number of the server's own in the lower. want, udp_port and
+ * address: of this process itself, which has a slot like any other. -EADDRINUSE: the name is taken.
  */
 struct fl_hub_server_options {
     const char *name;
@@ -24,6 +24,7 @@ struct fl_hub_server_options {
     int epoll_fd;
     uint32_t tag;
     uint32_t want;
+    uint16_t udp_port;                  /* of its own beside the hub's, or 0 */
     const struct fl_hub_shared *before; /* or NULL */
     struct fl_hub_will *will;           /* of this process */
     struct fl_hub_estates *estates;     /* members that die go there */

@@ -147,6 +147,7 @@ int fl_hub_join(struct fl_hub_table *table, const struct fl_hub_peer *peer, uint
     slot->state = FL_HUB_MEMBER;
     slot->pid = peer->pid;
     slot->uid = peer->uid;
+    slot->udp_port = peer->udp_port;
     memcpy(slot->address, address, sizeof(slot->address));
     slot->address[sizeof(slot->address) - 1] = 0;
     change_end(slot);
@@ -167,6 +168,7 @@ void fl_hub_leave(struct fl_hub_table *table, uint32_t slot)
     }
     change_begin(s);
     s->state = FL_HUB_FREE;
+    s->udp_port = 0;
     memset(s->address, 0, sizeof(s->address));
     change_end(s);
 }

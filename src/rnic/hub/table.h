@@ -24,7 +24,7 @@
 #define FL_HUB_SLOT_SERVICES  4096u /* of one process */
 #define FL_HUB_UID_BLOCKS     (FL_HUB_BLOCKS / 2)
 #define FL_HUB_UID_SLOTS      (FL_HUB_SLOTS / 2)
-#define FL_HUB_ADDRESS_LEN    104
+#define FL_HUB_ADDRESS_LEN    100
 #define FL_HUB_SHARED_VERSION 1u
 
 enum fl_hub_slot_state {
@@ -40,7 +40,11 @@ struct fl_hub_slot {
     uint32_t uid;
     uint32_t nr_blocks;
     char address[FL_HUB_ADDRESS_LEN];
+    uint16_t udp_port; /* of its own, for packets from this host; 0: none, they go to the hub */
+    uint16_t rsvd;     /* the last byte was always 0 */
 };
+
+_Static_assert(sizeof(struct fl_hub_slot) == 124, "versions that map the same table");
 
 /* Shared: only the hub writes it; others trust none of it further than they can check. */
 struct fl_hub_shared {
@@ -62,6 +66,7 @@ struct fl_hub_table {
 struct fl_hub_peer {
     int32_t pid;
     uint32_t uid;
+    uint16_t udp_port; /* as it says itself; pid and uid are the kernel's word */
 };
 
 /* shared: zeroed memory. before: what the hub before this one published, or NULL; nothing in it is trusted

@@ -24,7 +24,7 @@
 #define ROUNDS 20
 #define TRIES  3
 
-enum command { NOTHING, LISTEN, PING, REQUEST, LAST_WORDS };
+enum command { NOTHING, LISTEN, PING, PING_PAST_HUB, REQUEST, LAST_WORDS };
 
 struct node { /* shared */
     pid_t pid;
@@ -34,6 +34,7 @@ struct node { /* shared */
     int command, result;
     uint64_t argument;
     uint32_t nr_echoed, nr_pongs, nr_cm;
+    uint64_t nr_past_hub, nr_from_hub;
 };
 
 struct bed {
@@ -53,13 +54,20 @@ struct local { /* of a node */
     struct node *self;
 };
 
-static void send_to(struct fl_port *port, uint32_t qpn, const void *payload, uint32_t len)
+static void send_past(struct fl_port *port, uint16_t udp_port, uint32_t qpn, const void *payload,
+                      uint32_t len)
 {
     struct fl_port_flow flow = flow_of("127.0.0.1", "127.0.0.1");
     struct fl_roce_tx tx;
+    flow.dport = udp_port;
     packet_of(&tx, qpn == FL_IB_QP1 ? FL_IB_UD : FL_IB_RC, qpn, 0, payload, len);
     fl_port_send(port, &flow, &tx);
     fl_port_flush(port);
+}
+
+static void send_to(struct fl_port *port, uint32_t qpn, const void *payload, uint32_t len)
+{
+    send_past(port, 0, qpn, payload, len);
 }
 
 static void take(void *arg, const struct fl_port_packet *packet)
@@ -85,13 +93,22 @@ static void take(void *arg, const struct fl_port_packet *packet)
 static int run_command(struct local *l, enum command command)
 {
     struct ping ping = {.to = (uint32_t)l->self->argument, .from = l->self->qpn};
+    struct fl_port_peer peer;
     struct fl_cm_mad mad;
+    int rc;
     switch (command) {
     case LISTEN:
         return fl_port_listen(l->port, l->self->argument);
     case PING:
         send_to(l->port, ping.to, &ping, sizeof(ping));
         return 0;
+    case PING_PAST_HUB:
+        rc = fl_port_find_peer(l->port, ping.to, &peer);
+        if (rc == 0 && !peer.udp_port)
+            rc = -ENXIO;
+        if (rc == 0)
+            send_past(l->port, peer.udp_port, ping.to, &ping, sizeof(ping));
+        return rc;
     case REQUEST:
         fl_cm_init(&mad, FL_CM_REQ, 1);
         mad.req.service_id = be64_of(l->self->argument);
@@ -127,6 +144,8 @@ static void node_run(const struct bed *b, struct node *self)
             __atomic_store_n(&self->command, NOTHING, __ATOMIC_SEQ_CST);
         }
         self->is_hub = fl_port_stats(l.port)->is_hub;
+        __atomic_store_n(&self->nr_past_hub, fl_port_stats(l.port)->nr_past_hub, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&self->nr_from_hub, fl_port_stats(l.port)->nr_from_hub, __ATOMIC_SEQ_CST);
         if (fl_port_poll(l.port, 16, take, &l) == 0 && fl_port_deadline(l.port) > fl_now_ns())
             poll(&pfd, 1, 2);
     }
@@ -230,6 +249,39 @@ static void processes_share_a_port(void **state)
     ping(&n[1], &n[0]);
     ping(&n[1], &n[2]);
     assert_int_equal(n[2].nr_echoed, 1);
+    bed_close(b);
+}
+
+static void wait_for_echoes(const struct node *node, uint32_t nr)
+{
+    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    while (__atomic_load_n(&node->nr_echoed, __ATOMIC_SEQ_CST) != nr && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(node->nr_echoed, nr);
+}
+
+/* On one host a member's packets need no hub, neither one that runs nor one that is stopped or dead. */
+static void packets_of_this_host_go_past_the_hub(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    assert_int_equal(node_do(&n[1], PING_PAST_HUB, n[2].qpn), 0);
+    wait_for_echoes(&n[2], 1);
+    assert_int_equal(node_do(&n[0], PING_PAST_HUB, n[2].qpn), 0);
+    wait_for_echoes(&n[2], 2);
+    assert_int_equal(node_do(&n[1], PING_PAST_HUB, n[0].qpn), -ENXIO); /* the port of all is its own */
+    kill(n[0].pid, SIGSTOP);
+    assert_int_equal(node_do(&n[1], PING_PAST_HUB, n[2].qpn), 0);
+    wait_for_echoes(&n[2], 3);
+    kill(n[0].pid, SIGCONT);
+    node_kill(&n[0]);
+    ping(&n[1], &n[2]); /* one of them is the hub now, and keeps its own port */
+    ping(&n[2], &n[1]);
+    uint32_t nr = n[2].nr_echoed;
+    assert_int_equal(node_do(&n[1], PING_PAST_HUB, n[2].qpn), 0);
+    wait_for_echoes(&n[2], nr + 1);
+    assert_true(n[2].nr_past_hub >= 3);
+    assert_true(n[2].nr_past_hub <= 4);
     bed_close(b);
 }
 
@@ -498,8 +550,8 @@ static void broken_members_are_thrown_out(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(
-        cmocka_unit_test(processes_share_a_port), cmocka_unit_test(requests_go_to_who_listens),
-        cmocka_unit_test(a_hub_that_leaves_loses_nothing),
+        cmocka_unit_test(processes_share_a_port), cmocka_unit_test(packets_of_this_host_go_past_the_hub),
+        cmocka_unit_test(requests_go_to_who_listens), cmocka_unit_test(a_hub_that_leaves_loses_nothing),
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
         cmocka_unit_test(a_killed_hub_costs_little), cmocka_unit_test(a_stopped_member_costs_only_itself),
         cmocka_unit_test(a_stopped_hub_is_replaced), cmocka_unit_test(stopped_hubs_keep_nobody_out),

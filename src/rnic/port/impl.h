@@ -35,7 +35,7 @@ enum fl_role {
     FL_ROLE_HUB,
 };
 
-enum fl_port_tag { FL_PORT_UDP, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER };
+enum fl_port_tag { FL_PORT_UDP, FL_PORT_OWN, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER };
 
 struct fl_port {
     uint16_t udp_port;
@@ -43,6 +43,8 @@ struct fl_port {
     char name[FL_HUB_NAME_LEN]; /* of the hub's abstract socket */
     char address[FL_HUB_ADDRESS_LEN];
     int epoll_fd, udp_fd;
+    int own_fd;        /* of a process that was ever a member: packets of this host come to it past the hub */
+    uint16_t own_port; /* it is the same one for as long as the process lives */
     enum fl_role role;
     uint64_t next_try, give_up; /* when not HUB or MEMBER */
     uint64_t looked_at;         /* when all descriptors were looked at */
@@ -59,7 +61,7 @@ struct fl_port {
     struct fl_hub_link link;      /* of a member; its `shared` stays after a hub dies */
     struct fl_hub_will will;          /* this process's own */
     struct fl_hub_estates estates;    /* of a hub: of processes that died */
-    struct fl_udp_rx *rx;
+    struct fl_udp_rx *rx, *own_rx;
     struct fl_udp_tx *tx;
     struct fl_qpn_pool qpns;
     uint64_t *services;

@@ -85,6 +85,7 @@ static int start_server(struct fl_port *port, const char *name)
                                                   .epoll_fd = port->epoll_fd,
                                                   .tag = FL_PORT_SERVER,
                                                   .want = port->slot,
+                                                  .udp_port = port->link.udp_port,
                                                   .before = port->link.shared,
                                                   .will = &port->will,
                                                   .estates = &port->estates};
@@ -142,8 +143,25 @@ static void take_over(struct fl_port *port, const struct fl_hub_search *search, 
                 port->udp_port);
 }
 
+/* Others of this host send to it what would else pass the hub. Without it all goes that way. */
+static void open_own(struct fl_port *port)
+{
+    if (port->own_fd >= 0)
+        return;
+    port->own_rx = port->own_rx ? port->own_rx : fl_udp_rx_create();
+    if (!port->own_rx)
+        return;
+    port->own_fd = fl_udp_listen_own(&port->own_port);
+    if (port->own_fd >= 0 && watch(port, port->own_fd, FL_PORT_OWN) < 0) {
+        close(port->own_fd);
+        port->own_fd = -1;
+    }
+    port->link.udp_port = port->own_fd < 0 ? 0 : port->own_port;
+}
+
 static void connect_to_hub(struct fl_port *port, uint64_t now)
 {
+    open_own(port);
     struct fl_hub_search search;
     bool patient = port->nr_seen_stopped < FL_PORT_LOOKS; /* it may only look so */
     int rc = fl_hub_find(&port->link, port->name, port->slot, port->address, patient, &search);

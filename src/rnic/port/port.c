@@ -65,7 +65,7 @@ int fl_port_open(const struct fl_port_options *options, struct fl_port **port, s
         return fl_error_set(err, -ENOMEM, "no memory for the RoCE port");
     p->udp_port = options->udp_port ? options->udp_port : FL_ROCE_PORT;
     p->no_hub = options->no_hub;
-    p->udp_fd = -1;
+    p->udp_fd = p->own_fd = -1;
     p->backoff_ms = 1;
     fl_hub_estates_init(&p->estates);
     if (fl_hub_will_create(&p->will) < 0)
@@ -184,10 +184,12 @@ struct delivery {
     void *arg;
 };
 
-static bool deliver(struct fl_port *port, const struct fl_udp_datagram *datagram, const struct delivery *to)
+/* dport: where it came to, which the ICRC covers. */
+static bool deliver(struct fl_port *port, const struct fl_udp_datagram *datagram, uint16_t dport,
+                    const struct delivery *to)
 {
     struct fl_port_packet packet;
-    int rc = fl_udp_packet(datagram, port->udp_port, &port->finder, &packet, port->grh);
+    int rc = fl_udp_packet(datagram, dport, &port->finder, &packet, port->grh);
     if (rc < 0) {
         if (rc == -EBADMSG)
             port->stats.nr_bad_icrc++;
@@ -222,7 +224,7 @@ static int take_udp(struct fl_port *port, const struct delivery *to)
         return -1;
     slot = fl_hub_route(fl_hub_server_table(port->server), datagram.bytes, datagram.len, port->slot);
     if (slot == port->slot)
-        return deliver(port, &datagram, to);
+        return deliver(port, &datagram, port->udp_port, to);
     if (slot)
         pass_on(port, slot, &datagram);
     else
@@ -253,6 +255,8 @@ void fl_port_close(struct fl_port *port)
     fl_hub_will_unbind(&port->will); /* as all that follows is on purpose */
     if (port->udp_fd >= 0)
         close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
+    if (port->own_fd >= 0)
+        close(port->own_fd);
     if (port->server)
         fl_hub_server_stop(port->server);
     fl_port_forget_beside(port);
@@ -263,6 +267,7 @@ void fl_port_close(struct fl_port *port)
     free(port->services);
     fl_udp_tx_destroy(port->tx);
     fl_udp_rx_destroy(port->rx);
+    fl_udp_rx_destroy(port->own_rx);
     close(port->epoll_fd);
     free(port);
 }
@@ -271,6 +276,8 @@ void fl_port_forget(struct fl_port *port)
 {
     if (port->udp_fd >= 0)
         close(port->udp_fd);
+    if (port->own_fd >= 0)
+        close(port->own_fd);
     if (port->link.fd >= 0)
         close(port->link.fd);
     if (port->will.fd >= 0)
@@ -303,7 +310,19 @@ static int take_ring(struct fl_port *port, const struct delivery *to)
                                  .bytes = port->from_hub + sizeof(meta),
                                  .len = (uint32_t)len - (uint32_t)sizeof(meta)};
     port->stats.nr_from_hub++;
-    return deliver(port, &d, to);
+    return deliver(port, &d, port->udp_port, to);
+}
+
+/* One of our own socket; as above. */
+static int take_own(struct fl_port *port, const struct delivery *to)
+{
+    struct fl_udp_datagram datagram;
+    int error;
+    if (fl_udp_rx_rests(port->own_rx) ||
+        !fl_udp_rx_next(port->own_rx, port->own_fd, &datagram, &error, &port->stats))
+        return -1;
+    port->stats.nr_past_hub++;
+    return deliver(port, &datagram, port->own_port, to);
 }
 
 static void look_around(struct fl_port *port)
@@ -313,6 +332,7 @@ static void look_around(struct fl_port *port)
     for (int i = 0; i < nr; i++) {
         switch ((enum fl_port_tag)(events[i].data.u64 >> 32)) {
         case FL_PORT_UDP:
+        case FL_PORT_OWN:
             break;
         case FL_PORT_TX:
             fl_udp_tx_flush(port->tx, &port->stats);
@@ -348,6 +368,8 @@ int fl_port_poll(struct fl_port *port, int max,
             rc = fl_udp_rx_rests(port->rx) ? -1 : take_udp(port, &to);
         else if (port->role == FL_ROLE_MEMBER)
             rc = take_ring(port, &to);
+        if (rc < 0 && port->own_fd >= 0)
+            rc = take_own(port, &to);
         /* What goes to others counts too: they must not keep the caller here. */
         if (rc < 0 || ++taken >= 2 * max)
             break;
@@ -368,6 +390,8 @@ int fl_port_wait_fd(const struct fl_port *port)
 
 uint64_t fl_port_deadline(struct fl_port *port)
 {
+    if (port->own_rx && fl_udp_rx_has_more(port->own_rx))
+        return 0;
     if (port->role == FL_ROLE_HUB) {
         uint64_t at = FL_MIN(fl_hub_server_deadline(port->server), fl_port_watch_deadline(port));
         return fl_udp_rx_has_more(port->rx) ? 0 : FL_MIN(at, fl_hub_estates_deadline(&port->estates));
@@ -379,8 +403,9 @@ uint64_t fl_port_deadline(struct fl_port *port)
 
 static void fill_peer(struct fl_port_peer *peer, uint32_t slot, const struct fl_hub_slot *entry)
 {
-    *peer = (struct fl_port_peer){.pid = entry->pid, .uid = entry->uid, .slot = slot};
-    memcpy(peer->address, entry->address, sizeof(peer->address));
+    *peer = (struct fl_port_peer){
+        .pid = entry->pid, .uid = entry->uid, .udp_port = entry->udp_port, .slot = slot};
+    memcpy(peer->address, entry->address, sizeof(entry->address));
 }
 
 int fl_port_find_peer(struct fl_port *port, uint32_t qpn, struct fl_port_peer *peer)

@@ -101,6 +101,24 @@ int fl_udp_listen_beside(uint16_t port, int nr)
     return fd;
 }
 
+int fl_udp_listen_own(uint16_t *port)
+{
+    struct sockaddr_in6 name;
+    socklen_t len = sizeof(name);
+    int family, fd = open_listener(&family), rc;
+    if (fd < 0)
+        return fd;
+    rc = bind_any(fd, family, 0);
+    if (rc == 0 && getsockname(fd, (struct sockaddr *)&name, &len) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    *port = ntohs(name.sin6_port); /* at the same place in both families */
+    return fd;
+}
+
 const struct in6_addr fl_udp_any_ip4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
 
 static int bind_to(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)

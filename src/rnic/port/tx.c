@@ -191,6 +191,11 @@ static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, bool bo
         add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
 }
 
+static uint16_t dport_of(const struct fl_udp_tx *tx, const struct fl_port_flow *flow)
+{
+    return flow->dport ? flow->dport : tx->dport;
+}
+
 static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct outgoing *out, struct msghdr *m)
 {
     const struct fl_port_flow *flow = &e->flow;
@@ -202,9 +207,9 @@ static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct ou
     *m = (struct msghdr){
         .msg_name = &out->name, .msg_iov = &out->iov, .msg_iovlen = 1, .msg_control = &out->control};
     if (ip4)
-        address_ip4(flow, tx->dport, e->source->bound, out, m);
+        address_ip4(flow, dport_of(tx, flow), e->source->bound, out, m);
     else
-        address_ip6(flow, tx->dport, e->source->bound, out, m);
+        address_ip6(flow, dport_of(tx, flow), e->source->bound, out, m);
     if (tos && !e->source->bound)
         add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof(tos));
     if (ttl && ttl != FL_UDP_TTL)
@@ -218,7 +223,7 @@ static void seal(const struct fl_udp_tx *tx, const struct entry *e, uint8_t *pac
                  uint16_t id)
 {
     le32 icrc = le32_of(
-        fl_udp_icrc(&e->flow.sgid, &e->flow.dgid, e->source->port, tx->dport, id, packet, len));
+        fl_udp_icrc(&e->flow.sgid, &e->flow.dgid, e->source->port, dport_of(tx, &e->flow), id, packet, len));
     memcpy(packet + len - sizeof(icrc), &icrc, sizeof(icrc));
 }
 
@@ -312,7 +317,8 @@ void fl_udp_tx_flush(struct fl_udp_tx *tx, struct fl_port_stats *stats)
 static bool is_same_flow(const struct fl_port_flow *a, const struct fl_port_flow *b)
 {
     return !memcmp(&a->dgid, &b->dgid, sizeof(a->dgid)) && !memcmp(&a->sgid, &b->sgid, sizeof(a->sgid)) &&
-           a->scope_id == b->scope_id && a->entropy == b->entropy && a->hop_limit == b->hop_limit;
+           a->scope_id == b->scope_id && a->entropy == b->entropy && a->hop_limit == b->hop_limit &&
+           a->dport == b->dport;
 }
 
 /* The entry that takes a packet of len bytes; NULL: the queue is full. */

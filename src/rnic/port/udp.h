@@ -20,6 +20,8 @@ static inline bool fl_udp_is_ip4(const struct in6_addr *gid)
 int fl_udp_listen(uint16_t port);
 /* The same beside the sockets of nr others of this user, who are stopped: all packets come here. */
 int fl_udp_listen_beside(uint16_t port, int nr);
+/* The same on any free port, told in *port. */
+int fl_udp_listen_own(uint16_t *port);
 #define FL_UDP_TTL 64
 
 extern const struct in6_addr fl_udp_any_ip4;

@@ -65,6 +65,7 @@
     X(unknown_qpn, port->nr_unknown_qpn + rnic->nr_unknown_qpn, "packets to a queue pair that is not")   \
     X(foreign_packets, rnic->nr_foreign, "packets to a queue pair from another address than its peer's") \
     X(from_hub, port->nr_from_hub, "packets that the hub passed to this process")                        \
+    X(past_hub, port->nr_past_hub, "packets of this host that came to a port of this process's own")     \
     X(hub_passed_on, port->nr_to_others, "as the hub: packets passed to other processes")                \
     X(hub_dropped, port->nr_others_dropped, "as the hub: packets for processes whose ring was full")     \
     X(hub_last_words, port->nr_last_words, "as the hub: DREQs for processes that were killed")           \

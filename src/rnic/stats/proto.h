@@ -13,7 +13,7 @@
 
 #include "rnic/stats/counters.h"
 
-#define FL_STATS_MAGIC       0x666c7333u /* "fls3": changes when a message or a list of counters changes */
+#define FL_STATS_MAGIC       0x666c7334u /* "fls4": changes when a message or a list of counters changes */
 #define FL_STATS_ADDRESS_LEN 112
 #define FL_STATS_QPS_MAX     32 /* in one answer */
 #define FL_STATS_DEVICES_MAX 16
