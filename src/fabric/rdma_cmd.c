@@ -183,6 +183,8 @@ void fl_rdma_take_waiting(struct rdma_conn *c)
 
 static void finish_fetch(struct slot *slot, fl_nvme_status status)
 {
+    if (slot->state == SLOT_FETCHING)
+        rdma_conn_of(slot->cmd.conn)->nr_fetching--;
     slot->state = SLOT_TARGET;
     slot->cmd.transport_status = status;
     slot->cmd.conn->handler->data_ready(&slot->cmd);
@@ -293,6 +295,7 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
         return;
     }
     slot->state = SLOT_FETCHING;
+    c->nr_fetching++;
     if (take_places(c, slot, FL_MAX(slot->sgl.nr_pieces, 1u)))
         post_fetch(c, slot);
 }

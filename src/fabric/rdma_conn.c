@@ -17,6 +17,8 @@
 /* While commands are in work their next step is expected, and to arm the queue would have the RNIC's thread
  * take it: which has no CPU where all are polling. */
 #define HOT_AT_WORK_NS (200 * FL_NS_PER_US)
+/* While data moves, by the software RNIC packet by packet: a long transfer completes after a while only. */
+#define HOT_MOVING_NS (5 * FL_NS_PER_MS)
 
 /* ---- the end ---- */
 
@@ -177,7 +179,9 @@ static bool serve(struct rdma_conn *c)
 static bool is_cold(const struct rdma_conn *c)
 {
     /* An admin queue always has commands: asynchronous event requests. */
-    uint64_t hot_ns = c->conn.qid && c->nr_active ? HOT_AT_WORK_NS : HOT_NS;
+    uint64_t hot_ns = c->nr_fetching || c->nr_sending ? HOT_MOVING_NS
+                      : c->conn.qid && c->nr_active   ? HOT_AT_WORK_NS
+                                                      : HOT_NS;
 
     return fl_loop_now(c->conn.loop) - c->last_ns >= hot_ns;
 }

@@ -99,7 +99,7 @@ struct rdma_conn {
     struct slot *slots, *free;
     struct fl_nvme_rdma_piece
         *pieces; /* FL_NVME_RDMA_MAX_PIECES a slot; pages that were never used cost nothing */
-    uint32_t nr_slots, nr_active, nr_sending;
+    uint32_t nr_slots, nr_active, nr_sending, nr_fetching;
     /* Places in the send queue: two a slot, for a command whose data lies in one piece never waits. */
     uint32_t nr_places;
     struct slot *place_head, *place_tail; /* wait for some, in order */
