@@ -83,6 +83,8 @@ void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, boo
     struct fl_cq *cq = of_send ? qp->send_cq : qp->recv_cq;
     struct fl_rnic *rnic = qp->rnic;
     fl_cq_put(cq, wc);
+    if (!of_send)
+        qp->recv_turn = rnic->stats.nr_turns;
     if (rnic->gather.cq != cq)
         tell_gathered(rnic);
     rnic->gather.cq = cq;

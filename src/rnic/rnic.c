@@ -377,10 +377,35 @@ static void tick_due(struct fl_rnic *rnic)
     }
 }
 
+/*
+ * A program that polls is about to see the message that came, and is likely to post an answer: the
+ * acknowledgement leaves with that, or in the next turn. To send it alone would delay the answer by a system
+ * call.
+ */
+static bool ack_may_wait(const struct fl_rnic *rnic, struct fl_qp *qp)
+{
+    const uint64_t turn = rnic->stats.nr_turns;
+    if (!rnic->polled_turn || qp->recv_turn != turn || qp->ack_turn + 1 == turn || qp->link ||
+        !fl_roce_qp_owes_ack(&qp->roce))
+        return false;
+    qp->ack_turn = turn;
+    return true;
+}
+
 static void send_ready(struct fl_rnic *rnic)
 {
-    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++)
-        fl_rnic_send_locked(rnic, FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link));
+    struct fl_list waiting;
+    fl_list_init(&waiting);
+    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++) {
+        struct fl_qp *qp = FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link);
+        if (ack_may_wait(rnic, qp)) {
+            fl_list_del(&qp->ready_link);
+            fl_list_add_tail(&waiting, &qp->ready_link);
+        } else {
+            fl_rnic_send_locked(rnic, qp);
+        }
+    }
+    fl_list_splice(&rnic->ready, &waiting);
 }
 
 /* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
@@ -441,7 +466,9 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
             __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
         return;
     }
+    rnic->polled_turn = !last_look;
     const bool any = fl_rnic_progress_locked(rnic, 0);
+    rnic->polled_turn = false;
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     else if (any)

@@ -8,7 +8,8 @@
 
 #define WINDOW_DEFAULT 512
 #define READ_PIECE     64
-#define PIECES_LEAST   4 /* on their way, else each would wait for the one before */
+#define PIECES_LEAST   4  /* on their way, else each would wait for the one before */
+#define ACK_PASSED     16 /* requests that go before an acknowledgement: less than the window that it opens */
 
 #ifdef FL_ROCE_FAULTS
 int fl_roce_fault;
@@ -237,6 +238,13 @@ static bool next_packet(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *
                    qp->resp.failed;
     bool open = fl_roce_congestion_open(&qp->cc, now);
     qp->held = !open;
+    /* An acknowledgement goes behind the requests that wait with it: one burst for the kernel. */
+    if (answers && fl_roce_qp_owes_ack(qp)) {
+        if (qp->nr_passed++ < ACK_PASSED && fl_roce_request_next(qp, now, tx, open))
+            return true;
+        qp->nr_passed = 0;
+        return fl_roce_respond_next(qp, tx, open);
+    }
     qp->turn = !qp->turn; /* else a long READ keeps our own requests back, or they its answers */
     if (qp->turn && answers && fl_roce_respond_next(qp, tx, open))
         return true;

@@ -455,6 +455,37 @@ static void unreliable_connection(void **state)
     pair_free(p);
 }
 
+/* An acknowledgement waits for the requests that are posted meanwhile, but not for ever. */
+static void acknowledgements_go_behind_requests(void **state)
+{
+    struct pair *p = pair_new();
+    p->cap.max_send_wr = 64;
+    pair_up(p);
+    post_recv(&p->b, 7, 20000, 3000);
+    post(&p->a, 1, IBV_WR_SEND, 0, 64, 0);
+    assert_false(fl_roce_qp_owes_ack(&p->b.qp));
+    give(p, take(p, &p->a));
+    assert_true(fl_roce_qp_owes_ack(&p->b.qp));
+    post(&p->b, 2, IBV_WR_RDMA_WRITE, 0, 100, 0);
+    assert_int_equal(take(p, &p->b)->view.bth->opcode, FL_IB_OPCODE(FL_IB_RC, FL_IB_WRITE_ONLY));
+    assert_int_equal(take(p, &p->b)->view.bth->opcode, FL_IB_OPCODE(FL_IB_RC, FL_IB_ACK));
+    assert_false(fl_roce_qp_owes_ack(&p->b.qp));
+    post_recv(&p->b, 8, 20000, 3000);
+    post(&p->a, 3, IBV_WR_SEND, 0, 64, 0);
+    give(p, take(p, &p->a));
+    int nr = 0;
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(post(&p->b, 9, IBV_WR_RDMA_WRITE, 0, 100, 0), 0);
+    while (take(p, &p->b)->view.bth->opcode != FL_IB_OPCODE(FL_IB_RC, FL_IB_ACK))
+        nr++;
+    assert_in_range(nr, 8, 32);
+    /* bad news and answers do not wait */
+    post(&p->a, 4, IBV_WR_SEND, 0, 64, 0);
+    give(p, take(p, &p->a));
+    assert_false(fl_roce_qp_owes_ack(&p->b.qp)); /* no receive: RNR NAK */
+    pair_free(p);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(
@@ -462,7 +493,8 @@ int main(void)
         cmocka_unit_test(v2_zero_length_operations), cmocka_unit_test(long_read_in_pieces),
         cmocka_unit_test(inline_list), cmocka_unit_test(posting_in_every_state),
         cmocka_unit_test(posts_refused), cmocka_unit_test(acknowledgements_coalesce),
-        cmocka_unit_test(send_queue_drains), cmocka_unit_test(unsignaled_and_solicited),
-        cmocka_unit_test(invalidation), cmocka_unit_test(atomics), cmocka_unit_test(shared_receive_queue),
-        cmocka_unit_test(datagrams), cmocka_unit_test(unreliable_connection));
+        cmocka_unit_test(acknowledgements_go_behind_requests), cmocka_unit_test(send_queue_drains),
+        cmocka_unit_test(unsignaled_and_solicited), cmocka_unit_test(invalidation), cmocka_unit_test(atomics),
+        cmocka_unit_test(shared_receive_queue), cmocka_unit_test(datagrams),
+        cmocka_unit_test(unreliable_connection));
 }

@@ -130,6 +130,13 @@ static void put_cnp(struct fl_roce_qp *qp, struct fl_roce_tx *tx)
     qp->resp.cnp_pending = false;
 }
 
+bool fl_roce_qp_owes_ack(const struct fl_roce_qp *qp)
+{
+    const struct fl_roce_responder *resp = &qp->resp;
+    return resp->ack_pending && !resp->nak_pending && !resp->cnp_pending && !fl_roce_rd_pending(qp) &&
+           !(fl_roce_selective_on(qp) && (qp->sel->nr_held || qp->sel->nr_again || qp->sel->echo_due));
+}
+
 bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool open)
 {
     struct fl_roce_responder *resp = &qp->resp;

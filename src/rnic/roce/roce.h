@@ -323,6 +323,7 @@ struct fl_roce_qp {
     struct fl_roce_selective *sel; /* with a pool */
     bool held;                     /* the rate held something back */
     bool turn;                     /* whose packet is next, when both sides have one */
+    uint32_t nr_passed;            /* requests that went before an acknowledgement */
 };
 
 /* 0, -EINVAL: type or a number, -ENOMEM. In state RESET. */
@@ -352,6 +353,8 @@ void fl_roce_qp_take_back(struct fl_roce_qp *qp, uint32_t nr);
 bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
 void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
                    uint64_t now);
+/* Of answers there is only an acknowledgement to be sent: good news that can wait a little. */
+bool fl_roce_qp_owes_ack(const struct fl_roce_qp *qp);
 /*
  * A SEND that came whole by another way than packets, and keeps the order with them: into the next receive.
  * imm in network byte order; NULL: none. False: it did not fit, or was not expected, and the queue pair is in
