@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two doctors on two machines: network namespaces with a bridge between them, which is set right and wrong."""
+import contextlib
 import signal
 
 from farlane import *
@@ -129,28 +130,28 @@ def test_bad_peers():
         with socket.create_server(("127.0.0.1", 0)) as s:
             pid = os.fork()
             if not pid:
-                for _ in range(3):
-                    c, _ = s.accept()
-                    try:
-                        c.recv(100)
-                        c.sendall(text)
-                        c.close()
-                    except OSError:
-                        pass
-                os._exit(0)
-            found = ask(f"127.0.0.1:{s.getsockname()[1]}")
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+                try:
+                    for _ in range(3):
+                        c, _ = s.accept()
+                        with contextlib.suppress(OSError):
+                            c.recv(100)
+                            c.sendall(text)
+                            c.close()
+                finally:
+                    os._exit(0)
+            try:
+                found = ask(f"127.0.0.1:{s.getsockname()[1]}")
+            finally:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
             assert any(f["level"] in ("bad", "unseen") for f in found["findings"] if f["check"].startswith("peer-")), text[:20]
     expect(ask("no-such-host.invalid"), "peer-reach", "bad")
     refused("doctor", "--listen", "no-address", status=USAGE, says="no-address")
     refused("doctor", "--peer", "x", "--during", "1", status=USAGE, says="--during")
 
 
-def test_bad_askers():
-    """A listener outlives every question."""
-    process = subprocess.Popen([EXE, "doctor", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-    port = int(process.stdout.readline().split(":")[1].split(";")[0])
+def ask_badly(port):
+    """What the last question was answered with."""
     asks = [b"\n", b"nonsense\n", b"[1,2]\n", b'{"ask":"no-such"}\n', b'{"ask":"take","len":99999999999}\n', b'{"ask":"give","len":-1}\n',
             b'{"ask":"probe","port":70000}\n', b'{"ask":"probe","port":9,"at":-5}\n', b'{"ask":"knock","port":0}\n', b'{"ask":7}\n',
             b'{"ask":"findings"}\n', b'{"ask":"give","len":100000000}\n', b"x" * 3000000, b'{"ask":"hello"}\n']
@@ -162,10 +163,21 @@ def test_bad_askers():
                 answer = c.recv(1 << 16)
             except OSError:
                 answer = b""
-    assert json.loads(answer)["version"] == 1
-    process.terminate()
-    assert process.wait(PATIENCE) == 0
-    process.stdout.close()
+    return answer
+
+
+def test_bad_askers():
+    """A listener outlives every question."""
+    process = subprocess.Popen([EXE, "doctor", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    try:
+        answer = ask_badly(int(process.stdout.readline().split(":")[1].split(";")[0]))
+        assert json.loads(answer)["version"] == 1
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 if own_network():
