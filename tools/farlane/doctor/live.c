@@ -176,6 +176,7 @@ const struct sys_ops sys_live_ops = {
     .pause = live_pause,
     .counters = live_counters,
     .firewall = live_firewall,
+    .iptables = live_iptables,
     .space = live_space,
     .uring = live_uring,
     .gpu_register = live_gpu_register,

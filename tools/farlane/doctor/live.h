@@ -10,6 +10,7 @@ int live_dcb(const struct sys *sys, const char *ifname, struct sys_dcb *dcb);
 int live_pause(const struct sys *sys, const char *ifname, bool *rx, bool *tx);
 int live_counters(const struct sys *sys, const char *ifname, struct sys_counter *counters, int max);
 int live_firewall(const struct sys *sys, struct sys_chain *chains, int max);
+int live_iptables(const struct sys *sys, bool ip6, struct sys_chain *chain);
 int live_gpu_register(const struct sys *sys, int gpu, const char *dev, enum sys_register how, char *why,
                       size_t len);
 

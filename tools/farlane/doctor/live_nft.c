@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nf_tables_compat.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <string.h>
 
 #include "live.h"
+#include "xt.h"
 
 static void text_of(struct netlink_view body, uint16_t type, char text[SYS_NAME_LEN])
 {
@@ -60,11 +62,23 @@ static bool compares_with(struct netlink_view data, uint16_t port)
            bytes.len == 2 && (bytes.at[0] << 8 | bytes.at[1]) == port;
 }
 
+/* A rule that iptables-nft made may have matches in the old form. */
+static void take_match(struct netlink_view data, struct sys_chain *seen)
+{
+    struct netlink_view info = {0};
+    char name[SYS_NAME_LEN];
+
+    text_of(data, NFTA_MATCH_NAME, name);
+    netlink_find(data, NFTA_MATCH_INFO, &info);
+    xt_take_match(name, info.at, info.len, seen);
+}
+
 void firewall_take_rule(struct firewall_parse *p, const struct nlmsghdr *message)
 {
     struct netlink_view body = netlink_body(message, sizeof(struct nfgenmsg)), list, expr, data;
     char table[SYS_NAME_LEN], name[SYS_NAME_LEN];
     bool roce = false, nvme = false, unclear = false;
+    struct sys_chain seen = {0};
     uint16_t type;
 
     text_of(body, NFTA_RULE_TABLE, table);
@@ -72,8 +86,12 @@ void firewall_take_rule(struct firewall_parse *p, const struct nlmsghdr *message
         return;
     while (netlink_next(&list, &type, &expr)) {
         text_of(expr, NFTA_EXPR_NAME, name);
-        unclear |= !strcmp(name, "lookup") || !strcmp(name, "match") || !strcmp(name, "range");
-        if (strcmp(name, "cmp") || !netlink_find(expr, NFTA_EXPR_DATA, &data))
+        unclear |= !strcmp(name, "lookup") || !strcmp(name, "range");
+        if (!netlink_find(expr, NFTA_EXPR_DATA, &data))
+            continue;
+        if (!strcmp(name, "match"))
+            take_match(data, &seen);
+        if (strcmp(name, "cmp"))
             continue;
         roce |= compares_with(data, 4791);
         nvme |= compares_with(data, 4420);
@@ -81,9 +99,9 @@ void firewall_take_rule(struct firewall_parse *p, const struct nlmsghdr *message
     for (int i = 0; i < p->nr; i++) {
         if (strcmp(p->chains[i].table, table))
             continue;
-        p->chains[i].names_4791 |= roce;
-        p->chains[i].names_4420 |= nvme;
-        p->chains[i].unclear |= unclear;
+        p->chains[i].names_4791 |= roce || seen.names_4791;
+        p->chains[i].names_4420 |= nvme || seen.names_4420;
+        p->chains[i].unclear |= unclear || seen.unclear;
     }
 }
 

@@ -187,40 +187,82 @@ void check_net_route(struct doctor *d)
     free(ports);
 }
 
+/* Returns whether it drops what no rule takes. */
+static bool see_chain(struct doctor *d, const char *id, const char *arg, const struct sys_chain *c)
+{
+    char label[2 * SYS_NAME_LEN + 2];
+
+    if (!c->drops)
+        return false;
+    snprintf(label, sizeof(label), "%.63s/%.63s", c->table, c->name);
+    if (c->unclear && !(c->names_4791 && c->names_4420))
+        report_as(d, id, LEVEL_UNSEEN, label, arg,
+                  "the chain drops what no rule takes, and its rules use sets or matches that are not "
+                  "understood here; "
+                  "--peer proves the ports by packets");
+    else
+        report_as(d, id, c->names_4791 && c->names_4420 ? LEVEL_OK : LEVEL_BAD, label, arg,
+                  "the chain drops what no rule takes; rules name%s%s", c->names_4791 ? " 4791" : " no 4791",
+                  c->names_4420 ? " and 4420" : " and no 4420");
+    return true;
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    const size_t len = strlen(line);
+
+    for (const char *p = text; p && *p; p = strchr(p, '\n'), p += p != NULL)
+        if (!strncmp(p, line, len) && (p[len] == '\n' || !p[len]))
+            return true;
+    return false;
+}
+
+#define IPTABLES "net-iptables"
+
+/* iptables-nft keeps its rules in nftables; those of the old iptables are another list. */
+static void see_iptables(struct doctor *d, bool ip6)
+{
+    const char *name = ip6 ? "ip6tables" : "iptables";
+    char tables[SYS_TEXT_LEN];
+    ssize_t n = sys_read(d->sys, tables, sizeof(tables), "/proc/net/%s_tables_names", ip6 ? "ip6" : "ip");
+    struct sys_chain chain = {0};
+    int r;
+
+    if (n < 0 && n != -EACCES)
+        return; /* this kernel has none */
+    if (n == -EACCES) {
+        report_as(d, IPTABLES, LEVEL_UNSEEN, name, NULL,
+                  "whether there are rules of the old %s is not told to this user; --peer proves the ports "
+                  "by packets",
+                  name);
+        return;
+    }
+    if (!has_line(tables, "filter"))
+        return;
+    r = SYS_ASK(d->sys, iptables, ip6, &chain);
+    if (r < 0)
+        report_as(
+            d, IPTABLES, LEVEL_UNSEEN, name, NULL,
+            "there are rules of the old %s, which could not be seen: %s; --peer proves the ports by packets",
+            name, r == -EPERM ? "not by this user; root sees them" : strerror(-r));
+    else if (!see_chain(d, IPTABLES, name, &chain))
+        report_as(d, IPTABLES, LEVEL_OK, name, NULL, "the old %s drop nothing that arrives by default", name);
+}
+
 void check_net_firewall(struct doctor *d)
 {
     static struct sys_chain chains[64];
     int nr = SYS_ASK(d->sys, firewall, chains, 64), nr_dropping = 0;
 
+    see_iptables(d, false);
+    see_iptables(d, true);
     if (nr < 0) {
         report_unseen(d, "nftables", nr, "the rules of the firewall");
         return;
     }
-    for (int i = 0; i < nr; i++) {
-        const struct sys_chain *c = &chains[i];
-        char label[2 * SYS_NAME_LEN + 2];
-
-        if (!c->drops)
-            continue;
-        nr_dropping++;
-        snprintf(label, sizeof(label), "%.63s/%.63s", c->table, c->name);
-        if (c->unclear && !(c->names_4791 && c->names_4420))
-            report(d, LEVEL_UNSEEN, label, NULL,
-                   "the chain drops what no rule takes, and its rules use sets or matches that are not "
-                   "understood here; "
-                   "--peer proves the ports by packets");
-        else
-            report(d, c->names_4791 && c->names_4420 ? LEVEL_OK : LEVEL_BAD, label, NULL,
-                   "the chain drops what no rule takes; rules name%s%s", c->names_4791 ? " 4791" : " no 4791",
-                   c->names_4420 ? " and 4420" : " and no 4420");
-    }
+    for (int i = 0; i < nr; i++)
+        nr_dropping += see_chain(d, "net-firewall", NULL, &chains[i]);
     if (!nr_dropping)
         report(d, LEVEL_OK, "nftables", NULL, "no chain for arriving packets drops by default (%d chains)",
                nr);
-    char tables[SYS_TEXT_LEN];
-    ssize_t n = sys_read(d->sys, tables, sizeof(tables), "/proc/net/ip_tables_names");
-    if (n > 0 || n == -EACCES)
-        report(d, LEVEL_UNSEEN, "iptables", NULL,
-               "there are rules of the old iptables, which are not looked at; --peer proves the ports by "
-               "packets");
 }

@@ -156,9 +156,42 @@ static void firewalls(void **state)
     tree_put(&t, "/hooks/firewall", "filter input drop 0 0 1\n"); /* sets are not understood: no verdict */
     tree_run(&t, "net-firewall");
     tree_expect(&t, "net-firewall", "filter/input", LEVEL_UNSEEN, "--peer proves");
-    tree_put(&t, "/proc/net/ip_tables_names", "filter\n");
+    tree_end(&t);
+}
+
+static void old_iptables(void **state)
+{
+    struct tree t;
+
+    tree_begin(&t);
+    tree_put(&t, "/hooks/firewall", "filter input accept 0 0 0\n");
+    tree_put(&t, "/hooks/iptables", "iptables INPUT drop 0 1 0\n");
+    tree_put(&t, "/proc/net/ip_tables_names",
+             "nat\nmangle\n"); /* no filters: not asked, which would load them */
     tree_run(&t, "net-firewall");
-    tree_expect(&t, "net-firewall", "iptables", LEVEL_UNSEEN, "old iptables");
+    tree_expect(&t, "net-firewall", "nftables", LEVEL_OK, "no chain");
+    assert_int_equal(t.d.nr_findings, 1);
+    tree_put(&t, "/proc/net/ip_tables_names", "nat\nfilter\n");
+    tree_run(&t, "net-firewall");
+    assert_memory_equal(
+        tree_expect(&t, "net-iptables", "iptables/INPUT", LEVEL_BAD, "no 4791 and 4420")->remedy,
+        "iptables -I INPUT -p udp --dport 4791", 37);
+    tree_put(&t, "/hooks/iptables", "iptables INPUT drop 1 1 1\n");
+    tree_run(&t, "net-firewall");
+    tree_expect(&t, "net-iptables", "iptables/INPUT", LEVEL_OK, "4791 and 4420");
+    tree_put(&t, "/hooks/iptables", "iptables INPUT drop 0 1 1\n");
+    tree_run(&t, "net-firewall");
+    tree_expect(&t, "net-iptables", "iptables/INPUT", LEVEL_UNSEEN, "not understood");
+    tree_put(&t, "/hooks/iptables", "iptables INPUT accept 0 0 0\n");
+    tree_run(&t, "net-firewall");
+    tree_expect(&t, "net-iptables", "iptables", LEVEL_OK, "drop nothing");
+    tree_put(&t, "/hooks/iptables", "error 1\n");
+    tree_run(&t, "net-firewall");
+    tree_expect(&t, "net-iptables", "iptables", LEVEL_UNSEEN, "root sees them");
+    tree_put(&t, "/proc/net/ip6_tables_names", "filter\n");
+    tree_put(&t, "/hooks/ip6tables", "ip6tables INPUT drop 0 0 0\n");
+    tree_run(&t, "net-firewall");
+    tree_expect(&t, "net-iptables", "ip6tables/INPUT", LEVEL_BAD, "no 4791 and no 4420");
     tree_end(&t);
 }
 
@@ -236,8 +269,9 @@ static void tcp_settings(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(
-        cmocka_unit_test(links), cmocka_unit_test(mtu_1500_and_9000), cmocka_unit_test(reverse_path),
-        cmocka_unit_test(two_in_one_subnet), cmocka_unit_test(route_decides), cmocka_unit_test(firewalls),
-        cmocka_unit_test(udp_buffers), cmocka_unit_test(lost_packets), cmocka_unit_test(tcp_settings));
+    return FL_UNIT_RUN(cmocka_unit_test(links), cmocka_unit_test(mtu_1500_and_9000),
+                       cmocka_unit_test(reverse_path), cmocka_unit_test(two_in_one_subnet),
+                       cmocka_unit_test(route_decides), cmocka_unit_test(firewalls),
+                       cmocka_unit_test(old_iptables), cmocka_unit_test(udp_buffers),
+                       cmocka_unit_test(lost_packets), cmocka_unit_test(tcp_settings));
 }

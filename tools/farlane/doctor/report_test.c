@@ -6,11 +6,14 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/xt_multiport.h>
+#include <linux/netfilter/xt_tcpudp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "live.h"
 #include "test_tree.h"
+#include "xt.h"
 
 static void table_is_whole(void **state)
 {
@@ -239,10 +242,57 @@ static void firewall_answer(void **state)
     }
 }
 
+/* ---- rules in the form of the old iptables ---- */
+
+static struct sys_chain match(const char *name, const void *info, size_t len)
+{
+    struct sys_chain chain = {0};
+
+    for (size_t cut = 0; cut < len; cut++) {
+        uint8_t *part = malloc(cut + 1);
+
+        memcpy(part, info, cut);
+        xt_take_match(name, part, cut, &chain);
+        free(part);
+    }
+    chain = (struct sys_chain){0};
+    xt_take_match(name, info, len, &chain);
+    return chain;
+}
+
+static void iptables_matches(void **state)
+{
+    struct xt_udp udp = {.spts = {0, 65535}, .dpts = {4791, 4791}};
+    struct xt_tcp tcp = {.spts = {0, 65535}, .dpts = {4420, 4421}};
+    struct xt_multiport_v1 ports = {
+        .flags = XT_MULTIPORT_DESTINATION, .count = 3, .ports = {22, 4000, 5000}, .pflags = {0, 1, 0}};
+    struct sys_chain c = match("udp", &udp, sizeof(udp));
+
+    assert_true(c.names_4791 && !c.names_4420 && !c.unclear);
+    udp.dpts[1] = 65535;
+    udp.dpts[0] = 0; /* any */
+    c = match("udp", &udp, sizeof(udp));
+    assert_true(!c.names_4791 && !c.unclear);
+    udp.dpts[1] = 4000;
+    udp.invflags = XT_UDP_INV_DSTPT; /* all but these */
+    assert_true(match("udp", &udp, sizeof(udp)).unclear);
+    c = match("tcp", &tcp, sizeof(tcp));
+    assert_true(c.names_4420 && !c.names_4791);
+    c = match("multiport", &ports, sizeof(ports));
+    assert_true(c.names_4420 && c.names_4791 && !c.unclear); /* 4000 to 5000 */
+    ports.pflags[1] = 0;
+    c = match("multiport", &ports, sizeof(ports));
+    assert_true(!c.names_4420 && !c.names_4791 && !c.unclear);
+    ports.count = 200;
+    assert_true(match("multiport", &ports, sizeof(ports)).unclear);
+    assert_true(match("set", "", 1).unclear);
+    assert_false(match("conntrack", "", 1).unclear);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(table_is_whole), cmocka_unit_test(shell_words),
                        cmocka_unit_test(script_is_safe), cmocka_unit_test(script_comments),
                        cmocka_unit_test(json_form), cmocka_unit_test(text_form), cmocka_unit_test(dcb_answer),
-                       cmocka_unit_test(firewall_answer));
+                       cmocka_unit_test(firewall_answer), cmocka_unit_test(iptables_matches));
 }

@@ -46,7 +46,7 @@ struct sys_dcb {
     uint8_t dscp_prio[64];
 };
 
-/* A base chain of nftables at the input hook */
+/* A base chain of nftables at the input hook, or INPUT of the old iptables */
 struct sys_chain {
     char table[SYS_NAME_LEN], name[SYS_NAME_LEN];
     bool drops;                  /* policy: what no rule takes is dropped */
@@ -75,6 +75,8 @@ struct sys_ops {
     int (*pause)(const struct sys *sys, const char *ifname, bool *rx, bool *tx);
     int (*counters)(const struct sys *sys, const char *ifname, struct sys_counter *counters, int max);
     int (*firewall)(const struct sys *sys, struct sys_chain *chains, int max);
+    /* The old iptables' chain INPUT. Asked only when the kernel has its table. */
+    int (*iptables)(const struct sys *sys, bool ip6, struct sys_chain *chain);
     int (*space)(const struct sys *sys, const char *path, uint64_t *total, uint64_t *free);
     int (*uring)(const struct sys *sys);
     /* Registers memory of GPU number `gpu` with an RDMA device and takes it back. -ENODEV: there is no such

@@ -83,6 +83,12 @@ const struct check doctor_checks[] = {
      "nft add rule inet filter input udp dport 4791 accept && nft add rule inet filter input tcp dport '{ "
      "4420, 8009 }' accept",
      SURE_MAYBE, check_net_firewall},
+    {"net-iptables", "do rules of the old iptables let them in?",
+     "INPUT of the table filter (getsockopt; needs CAP_NET_ADMIN)",
+     "the firewall drops what no rule takes, and no rule names the port",
+     "{1} -I INPUT -p udp --dport 4791 -j ACCEPT && {1} -I INPUT -p tcp -m multiport --dports 4420,8009 -j "
+     "ACCEPT",
+     SURE_MAYBE, NULL},
     {"net-udp-buffers", "may the software RNIC have the socket buffers that it asks for?",
      "/proc/sys/net/core/{rmem_max,wmem_max}",
      "bursts that do not fit the socket's buffer are dropped and sent again", "sysctl -w net/core/{0}={1}",

@@ -176,7 +176,21 @@ static int fake_counters(const struct sys *sys, const char *ifname, struct sys_c
     return nr;
 }
 
-/* Lines "TABLE CHAIN drop|accept 4791? 4420? unclear?" */
+/* "TABLE CHAIN drop|accept 4791? 4420? unclear?" */
+static bool chain_of(const char *line, struct sys_chain *c)
+{
+    char policy[16];
+    int roce, nvme, unclear;
+
+    if (sscanf(line, "%63s %63s %15s %d %d %d", c->table, c->name, policy, &roce, &nvme, &unclear) != 6)
+        return false;
+    c->drops = !strcmp(policy, "drop");
+    c->names_4791 = roce;
+    c->names_4420 = nvme;
+    c->unclear = unclear;
+    return true;
+}
+
 static int fake_firewall(const struct sys *sys, struct sys_chain *chains, int max)
 {
     char *text = hook(sys, "firewall"), *save = NULL;
@@ -187,21 +201,23 @@ static int fake_firewall(const struct sys *sys, struct sys_chain *chains, int ma
     if (is_error(text, &code))
         nr = -code;
     for (char *line = nr < 0 ? NULL : strtok_r(text, "\n", &save); line && nr < max;
-         line = strtok_r(NULL, "\n", &save)) {
-        struct sys_chain *c = &chains[nr];
-        char policy[16];
-        int roce, nvme, unclear;
-
-        if (sscanf(line, "%63s %63s %15s %d %d %d", c->table, c->name, policy, &roce, &nvme, &unclear) != 6)
-            continue;
-        c->drops = !strcmp(policy, "drop");
-        c->names_4791 = roce;
-        c->names_4420 = nvme;
-        c->unclear = unclear;
-        nr++;
-    }
+         line = strtok_r(NULL, "\n", &save))
+        nr += chain_of(line, &chains[nr]);
     free(text);
     return nr;
+}
+
+static int fake_iptables(const struct sys *sys, bool ip6, struct sys_chain *chain)
+{
+    char *text = hook(sys, ip6 ? "ip6tables" : "iptables");
+    int code, r = text ? -EPROTO : -EOPNOTSUPP;
+
+    if (text && is_error(text, &code))
+        r = -code;
+    else if (text && chain_of(text, chain))
+        r = 0;
+    free(text);
+    return r;
 }
 
 static int fake_space(const struct sys *sys, const char *path, uint64_t *total, uint64_t *left)
@@ -250,6 +266,7 @@ static const struct sys_ops fake_ops = {
     .pause = fake_pause,
     .counters = fake_counters,
     .firewall = fake_firewall,
+    .iptables = fake_iptables,
     .space = fake_space,
     .uring = fake_uring,
     .gpu_register = fake_gpu,
