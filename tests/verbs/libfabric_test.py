@@ -25,13 +25,7 @@ def test_datagrams():
 
 def test_connections():
     """It leaves the loopback interface out, and where there is no other it has no device for connections."""
-    for command in ("link add v0 type veth peer name v1", f"addr add {ADDRESS}/24 dev v0", "link set v0 up", "link set v1 up"):
-        subprocess.run(["ip", *command.split()], check=True)
-    # The interface settles within two seconds: the kernel takes note of its carrier, and tries its IPv6 address.
-    state = ""
-    while "state UP" not in state or "fe80" not in state or "tentative" in state:
-        time.sleep(0.02)
-        state = subprocess.run(["ip", "addr", "show", "v0"], capture_output=True, text=True, check=True).stdout
+    real_interface(ADDRESS)
     assert "type: FI_EP_MSG" in run("fi_info -p verbs")
     pingpong("verbs", "msg", ADDRESS)
 

@@ -73,12 +73,17 @@ def test_many_queue_pairs_both_ways():
     perftest("ib_write_bw", "-q 8", "-b")
     perftest("ib_read_bw", "-q 8", "-b")
     perftest("ib_send_bw", "-q 8", "-b")
+    perftest("ib_write_bw", "-q 16")
 
 
 def test_sizes():
     for size in (1, 64, 4096, 65536, 1 << 20):
         perftest("ib_write_bw", f"-s {size}")
         perftest("ib_send_bw", f"-s {size}")
+
+
+def test_all_sizes_in_one_run():
+    perftest("ib_write_bw", "-a -n 10", "-x 1")
 
 
 def test_inline_and_lists():

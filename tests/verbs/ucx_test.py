@@ -2,9 +2,10 @@
 """UCX, unmodified, over the software RNIC: its transports over RC and UD queue pairs, and what it builds of them."""
 from programs import *
 
-need("ucx_perftest", "ucx_info")
+need("ucx_perftest", "ucx_info", "io_demo", "ip")
 
 PORT = 13337
+ADDRESS = "10.77.0.1"
 
 
 def perftest(transports, test, size=8):
@@ -29,6 +30,21 @@ def test_reliable_connection():
 def test_datagrams():
     for test in ("tag_lat", "tag_bw", "ucp_put_bw"):
         perftest("ud_v,self", test)
+
+
+def test_connections_by_the_connection_manager():
+    """Its client tries again by itself; its server goes on until it is killed."""
+    real_interface(ADDRESS)
+    for transport in ("rc_v", "ud_v"):
+        env = environment(UCX_TLS=transport + ",self", UCX_NET_DEVICES="farlane1:1", UCX_SOCKADDR_TLS_PRIORITY="rdmacm")
+        server = subprocess.Popen(["io_demo", "-p", str(PORT)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        try:
+            client = ["io_demo", "-i", "50", "-o", "read,write", f"{ADDRESS}:{PORT}"]
+            done = subprocess.run(client, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+            assert done.returncode == 0 and "status 'OK'" in done.stdout, done.stdout
+        finally:
+            server.kill()
+            server.wait()
 
 
 main()
