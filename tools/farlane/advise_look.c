@@ -106,12 +106,13 @@ static uint64_t sum_of(const char *text, const char *name)
 {
     const size_t len = strlen(name);
     uint64_t sum = 0;
-    const char *p;
+    const char *p, *line_end;
 
-    for (p = text; p && *p; p = strchr(p, '\n'), p += p != NULL) {
+    for (p = text; *p; p = *line_end ? line_end + 1 : line_end) {
         char *end;
         const unsigned long long v = strtoull(p, &end, 10);
 
+        line_end = p + strcspn(p, "\n");
         end += strspn(end, " ");
         if (end != p && !strncmp(end, name, len) && end[len] == ' ')
             sum += v;

@@ -211,9 +211,11 @@ static bool has_line(const char *text, const char *line)
 {
     const size_t len = strlen(line);
 
-    for (const char *p = text; p && *p; p = strchr(p, '\n'), p += p != NULL)
-        if (!strncmp(p, line, len) && (p[len] == '\n' || !p[len]))
+    for (const char *p = text, *end; *p; p = *end ? end + 1 : end) {
+        end = p + strcspn(p, "\n");
+        if ((size_t)(end - p) == len && !memcmp(p, line, len))
             return true;
+    }
     return false;
 }
 
