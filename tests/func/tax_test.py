@@ -2,10 +2,12 @@
 """tax: every path is measured, the figures belong together and agree with fio's, and nothing is left behind."""
 import html
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import threading
 
 from farlane import *
 
@@ -16,9 +18,9 @@ OURS = ["local", "rdma-shm", "rdma-udp", "tcp", "tcp-digest"]
 FIGURES = ["mean_us", "p50_us", "p99_us", "p999_us", "iops", "gb_per_s", "host_cores_per_miops"]
 
 
-def tax(*args):
+def tax(*args, **more):
     os.makedirs("work", exist_ok=True)
-    t = run_json("tax", "--folder", "work", "--json", *args)
+    t = run_json("tax", "--folder", "work", "--json", *args, **more)
     assert os.listdir("work") == [], "left a folder behind"
     return t
 
@@ -62,7 +64,7 @@ def test_others_and_the_page():
     for attempt in range(4): # what else runs on this machine does not favour either
         t = tax("--seconds", "0.3", "--size", "64M", "--rounds", "3", "--html", "page.html")
         by = {p["key"]: p for p in t["paths"]}
-        assert list(by) == OURS + [LEFT_OUT, "fio-local", "nbd", "iscsi"], t
+        assert list(by) == OURS + [LEFT_OUT, "nvmet", "fio-local", "nbd", "iscsi"], t
         for key in OURS + ["fio-local", "nbd"]:
             assert "not_measured" not in by[key], by[key]
         if os.geteuid() == 0 and shutil.which("tgtd") and shutil.which("iscsi-perf"): # a package that starts a daemon: not asked for
@@ -106,6 +108,70 @@ def test_what_io_uring_is_called():
         if direct or copies:
             assert rows["local"]["name"] == name and ("uring=0" in t["device_how"]) == ("uring=0" in options), (options, t["device_how"], rows["local"]["name"])
             assert [rows[k]["copies_per_byte"] for k in OURS] == [copies, copies + 1, copies + 3, copies + 2, copies + 2], rows
+
+
+class FakeKernel(threading.Thread):
+    """A folder that looks like configfs, and who serves what is written there as nvmet would."""
+
+    def __init__(self, served=True):
+        super().__init__()
+        self.root = pathlib.Path("configfs").resolve()
+        self.served, self.seen, self.over = served, {}, threading.Event()
+        for folder in ("subsystems", "ports"):
+            (self.root / "nvmet" / folder).mkdir(parents=True)
+        os.makedirs("bin", exist_ok=True)  # what it needs, and not what else could be measured
+        for program in ("sh", "sleep", "mkdir", "ln", "rm", "rmdir"):
+            if not os.path.exists(f"bin/{program}"):
+                os.symlink(shutil.which(program), f"bin/{program}")
+        self.env = dict(os.environ, FARLANE_CONFIGFS=str(self.root), PATH=os.path.abspath("bin"))
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.01):
+            for link in self.root.glob("nvmet/ports/*/subsystems/*"):
+                port, subsystem = link.parent.parent, link.resolve()
+                self.seen = {f.name: f.read_text().strip() for folder in (port, subsystem, subsystem / "namespaces/1")
+                             for f in folder.iterdir() if f.is_file()}
+                if not self.served:
+                    continue
+                with Serve("--ns", f"file:{self.seen['device_path']},ro=1,lock=0", "--nqn", subsystem.name,
+                           listen=f"tcp://{self.seen['addr_traddr']}:{self.seen['addr_trsvcid']}"):
+                    while link.is_symlink() and not self.over.wait(0.01):
+                        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        assert not list(self.root.glob("nvmet/ports/*/subsystems/*")), "still served"
+        assert all(f.read_text().strip() == "0" for f in self.root.glob("nvmet/subsystems/*/namespaces/1/enable")), "still enabled"
+        shutil.rmtree(self.root)
+
+
+def nvmet(**more):
+    return next(p for p in tax(*SHORT, **more)["paths"] if p["key"] == "nvmet")
+
+
+def test_the_kernels_target():
+    with FakeKernel() as kernel:
+        p = nvmet(env=kernel.env)
+        assert "not_measured" not in p and p["iops"]["median"] > 0 and p["path"] == "tcp", p
+        assert p["copies_per_byte"] is None and p["copies_by"] is None, p
+        assert kernel.seen["attr_allow_any_host"] == kernel.seen["enable"] == "1" and kernel.seen["addr_trtype"] == "tcp", kernel.seen
+        assert kernel.seen["device_path"].startswith("/") and kernel.seen["device_path"].endswith("/disk"), kernel.seen
+    with FakeKernel(served=False) as kernel:
+        assert "the kernel did not serve it" in nvmet(env=kernel.env)["not_measured"]
+    with FakeKernel() as kernel:
+        process = subprocess.Popen([EXE, "tax", "--folder", "work", *SHORT, "--rounds", "20"], env=kernel.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until("the kernel serves", lambda: kernel.seen)
+        process.kill()
+        process.wait()
+        wait_until("it is taken back", lambda: not list(kernel.root.glob("nvmet/ports/*/subsystems/*")) and os.listdir("work") == [])
+    os.makedirs("none")
+    assert nvmet(env=dict(kernel.env, FARLANE_CONFIGFS=os.path.abspath("none")))["not_measured"] in (
+        "this kernel has no nvmet", "the kernel's module is not loaded: modprobe nvmet-tcp")
 
 
 def test_urls_of_a_target():

@@ -18,7 +18,7 @@ static const struct cmd_option options[] = {
      "use the first SIZE of the device, default 256M; so long is a file that is made"},
     {OPT_FOLDER, "folder", "PATH",
      "where to make it: on the disk that matters; default $TMPDIR, else /var/tmp"},
-    {OPT_OURS, "ours", NULL, "leave out fio, NBD and iSCSI, even where they are installed"},
+    {OPT_OURS, "ours", NULL, "leave out fio, NBD, iSCSI and the kernel's nvmet, even where they are there"},
     {OPT_JSON, "json", NULL, "as an object, with the least and most of each figure"},
     {OPT_HTML, "html", "FILE", "also as a page with plots that stands alone"},
     CMD_OPTION_END,

@@ -86,6 +86,13 @@ int tax_open(struct tax *tax, struct fl_error *err);
 /* Stops the servers and removes what was made. May be called at any time, also twice. */
 void tax_close(struct tax *tax);
 
+/* ---- tax_nvmet.c ---- */
+const char *tax_nvmet_configfs(void);
+/* NULL, or why the kernel's target cannot be had here. */
+const char *tax_nvmet_missing(const char *configfs);
+/* It serves the file by NVMe/TCP at 127.0.0.1 as namespace 1 once the child has written "ready", until it is stopped. */
+int tax_nvmet_start(struct child *c, const char *nqn, const char *file, int port, struct fl_error *err);
+
 /* ---- tax_guard.c ---- */
 int tax_guard_start(struct tax *tax, struct fl_error *err);
 void tax_guard_end(struct tax *tax); /* waits until all is removed */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +298,34 @@ static void add_fio(struct tax *tax)
         leave_out(p, "fio is not installed");
 }
 
+/* Its CPU time is that of kernel threads: not known. */
+static void add_nvmet(struct tax *tax)
+{
+    struct tax_path *p = add_path(tax, "nvmet", "NVMe/TCP, kernel nvmet");
+    const char *missing = tax_nvmet_missing(tax_nvmet_configfs());
+    struct child *c = &tax->servers[tax->nr_servers];
+    char file[TAX_TEXT], real[PATH_MAX], nqn[64], why[200], *line;
+    const int port = free_port();
+    struct fl_error err = {0};
+
+    file_of(tax, file, sizeof(file));
+    snprintf(nqn, sizeof(nqn), NQN "-%d", (int)getpid());
+    snprintf(p->url, sizeof(p->url), "nvme+tcp://127.0.0.1:%d/%s?ns=1", port, nqn);
+    if (missing || !realpath(file, real)) {
+        leave_out(p, "%s", missing ? missing : strerror(errno));
+        return;
+    }
+    if (tax_nvmet_start(c, nqn, real, port, &err) < 0) {
+        leave_out(p, "%.200s", err.text);
+        return;
+    }
+    tax->nr_servers++;
+    line = child_line(c, READY_MS);
+    if (!line || !answers(port))
+        leave_out(p, "the kernel did not serve it: %s", child_complaint(c, why, sizeof(why)));
+    free(line);
+}
+
 static void add_nbd(struct tax *tax)
 {
     struct tax_path *p = add_path(tax, "nbd", "NBD, nbdkit and fio");
@@ -417,6 +446,7 @@ int tax_open(struct tax *tax, struct fl_error *err)
     if (rc == 0 && tax->spec[0])
         add_own(tax);
     if (rc == 0 && IS_FILE(tax->spec) && !tax->ours_only) {
+        add_nvmet(tax);
         add_fio(tax);
         add_nbd(tax);
         add_iscsi(tax);
