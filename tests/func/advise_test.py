@@ -43,7 +43,7 @@ def test_by_itself():
     assert [p["key"] for p in found["paths"]] == ["local", "rdma-shm", "rdma-udp", "tcp"], found["paths"]
     assert [a["where"] for a in found["advice"]] == ["within this host", "to other machines"], found["advice"]
     for a, key in zip(found["advice"], ("rdma-shm", "rdma-udp")):
-        assert a["verdict"] in VERDICTS[:3], a
+        assert a["verdict"] in VERDICTS[:3] or a["reason"] == "rounds-differ", a
         near(a["device_us"], p50(found, "local"))
         near(a["added_rdma_us"], p50(found, key) - p50(found, "local"))
         near(a["added_tcp_us"], p50(found, "tcp") - p50(found, "local"))

@@ -50,7 +50,8 @@ enum advise_reason {
     ADVISE_LOSSY,     /* packets are lost */
     ADVISE_CORES,     /* the faster one needs more CPU than is free */
     ADVISE_SMALL,     /* what they add is little to this device */
-    ADVISE_ALIKE,     /* the difference is little, or less than the spread */
+    ADVISE_ALIKE,     /* the difference is little */
+    ADVISE_UNSURE,    /* it is less than the rounds differ: measured too badly to tell */
     ADVISE_FASTER,
 };
 

@@ -94,7 +94,9 @@ static enum advise_reason compare(const struct advise_facts *f, const struct adv
         return ADVISE_BOTH_KEEP;
     if (f->device_us >= 0 && most <= ADVISE_NOISE * f->device_us)
         return ADVISE_SMALL;
-    return fabs(a->gap) <= a->noise_us ? ADVISE_ALIKE : ADVISE_FASTER;
+    if (fabs(a->gap) <= a->noise_us)
+        return ADVISE_ALIKE;
+    return fabs(a->gap) <= fmax(f->rdma.spread, f->tcp.spread) ? ADVISE_UNSURE : ADVISE_FASTER;
 }
 
 /* What other devices and budgets would make of it. */
@@ -109,7 +111,7 @@ static void add_changes(const struct advise_facts *f, struct advice *a, enum adv
     if (a->reason == ADVISE_FASTER)
         add_change(a, ADVISE_TURN_BUDGET, ADVISE_BOTH, most);
     if (f->device_us < 0 || f->budget_us > 0 || gap <= fmax(f->rdma.spread, f->tcp.spread))
-        return; /* no device makes a difference */
+        return; /* of any device the rounds would differ by more */
     if (a->verdict == ADVISE_BOTH && border > 0 && border < f->device_us)
         add_change(a, ADVISE_TURN_DEVICE_UNDER, first, border);
     if (a->reason == ADVISE_FASTER && border > f->device_us)
@@ -121,7 +123,9 @@ static void judge_two(const struct advise_facts *f, struct advice *a)
     const bool rdma_first = a->gap >= 0;
     const enum advise_verdict first = rdma_first ? ADVISE_RDMA : ADVISE_TCP;
     const enum advise_reason reason = compare(f, a);
-    const enum advise_verdict by_latency = reason == ADVISE_FASTER ? first : ADVISE_BOTH;
+    const enum advise_verdict by_latency = reason == ADVISE_FASTER   ? first
+                                           : reason == ADVISE_UNSURE ? ADVISE_UNKNOWN
+                                                                     : ADVISE_BOTH;
     const double needs = rdma_first ? cores_missing(f, &f->rdma, &f->tcp)
                                     : cores_missing(f, &f->tcp, &f->rdma);
 
@@ -160,7 +164,7 @@ struct advice advise_judge(const struct advise_facts *f)
     struct advice a = {
         .added_rdma = f->rdma.us - device, .added_tcp = f->tcp.us - device, .gap = f->tcp.us - f->rdma.us};
 
-    a.noise_us = fmax(ADVISE_NOISE * fmax(f->rdma.us, f->tcp.us), fmax(f->rdma.spread, f->tcp.spread));
+    a.noise_us = ADVISE_NOISE * fmax(f->rdma.us, f->tcp.us);
     if (!f->rdma.known && !f->tcp.known) {
         decide(&a, ADVISE_UNKNOWN, ADVISE_NOTHING);
         return a;

@@ -25,6 +25,7 @@ static const char *const reasons[] = {
     [ADVISE_CORES] = "cores",
     [ADVISE_SMALL] = "little-to-the-device",
     [ADVISE_ALIKE] = "alike",
+    [ADVISE_UNSURE] = "rounds-differ",
     [ADVISE_FASTER] = "faster",
 };
 
@@ -115,8 +116,13 @@ char *advise_why(const struct advise_facts *f, const struct advice *a, char *buf
         break;
     case ADVISE_ALIKE:
         snprintf(buf, (size_t)(ADVISE_TEXT - at),
-                 ": the difference is %.0f %% of the %s that an application sees%s", fabs(a->gap) / all * 100,
-                 us(all).text, fabs(a->gap) > ADVISE_NOISE * all ? ", and less than the rounds differ" : "");
+                 ": the difference is %.0f %% of the %s that an application sees", fabs(a->gap) / all * 100,
+                 us(all).text);
+        break;
+    case ADVISE_UNSURE:
+        snprintf(buf, (size_t)(ADVISE_TEXT - at),
+                 "; but the rounds differ by more than that: repeat it on a quiet machine, or with longer "
+                 "--seconds");
         break;
     case ADVISE_FASTER:
         snprintf(buf, (size_t)(ADVISE_TEXT - at), ": %.0f %% of the %s that an application sees",

@@ -363,7 +363,7 @@ const struct cmd cmd_advise = {
                "rounds differ.\n"
                "Only reads; what it made is removed. Less than a minute.\n"
                "\n"
-               "Exit status: 0 there is a verdict, whichever ('neither', too), 1 nothing could be measured, "
+               "Exit status: 0 it was measured, whichever the verdict, 1 nothing could be measured, "
                "2 wrong usage,\n"
                "3 the peer cannot be reached, 4 it does not let this host in, 5 it serves nothing, or there "
                "is no such device.\n"
