@@ -25,7 +25,9 @@ MIB = 1.048576  # MB
 ROWS = (
     ("READ of 4096, depth 1, us", "ib_read_lat -s 4096 -n 10000", "--op read --size 4096 --count 10000", 1),
     ("SEND of 64, one way, us", "ib_send_lat -s 64 -I 64 -n 10000", "--op pingpong --size 64 --count 10000", 0.5),
+    ("WRITE of 64, one way, us", "ib_write_lat -s 64 -I 64 -n 10000", "--op write-pingpong --size 64 --count 10000", 0.5),
     ("WRITE of 64 KiB, depth 16, MiB/s", "ib_write_bw -s 65536 -t 16 -n 5000", "--op write --size 65536 --depth 16 --count 5000", 1),
+    ("SEND of 64 KiB, depth 16, MiB/s", "ib_send_bw -s 65536 -t 16 -r 64 -n 5000", "--op send --size 65536 --depth 16 --count 5000", 1),
     ("READ of 64 KiB, depth 16, MiB/s", "ib_read_bw -s 65536 -t 16 -n 5000", "--op read --size 65536 --depth 16 --count 5000", 1),
 )
 

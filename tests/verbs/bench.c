@@ -18,14 +18,14 @@
 #include "base/util.h"
 #include "peer.h"
 
-enum op { READ, WRITE, SEND, PINGPONG, NR_OPS };
-static const char *const op_names[NR_OPS] = {"read", "write", "send", "pingpong"};
+enum op { READ, WRITE, SEND, PINGPONG, WRITE_PINGPONG, NR_OPS };
+static const char *const op_names[NR_OPS] = {"read", "write", "send", "pingpong", "write-pingpong"};
 
 struct bench {
     struct peer_options options;
     const char *verbs, *server, *client;
     enum op op;
-    uint32_t len, depth;
+    uint32_t len, depth, nr_receives;
     uint64_t count;
     bool check;
 };
@@ -35,7 +35,7 @@ static int usage(void)
     fprintf(
         stderr,
         "verbs_bench [--verbs soft|hardware] [--device NAME] [--gid N] [--mtu N] [--op "
-        "read|write|send|pingpong]\n"
+        "read|write|send|pingpong|write-pingpong]\n"
         "            [--size N] [--depth N] [--count N] [--no-check] [--server PORT | --client HOST:PORT]\n");
     return 2;
 }
@@ -107,8 +107,12 @@ static int parse(int argc, char **argv, struct bench *b)
     }
     if (optind != argc || !b->len || !b->depth || b->depth > 1024 || (uint64_t)b->len * b->depth > 1u << 30)
         return -1;
-    b->options.depth = b->depth + 1;
-    b->options.len = b->len * b->depth;
+    if (b->op == WRITE_PINGPONG && b->depth != 1)
+        return -1;
+    /* More receives than there are SENDs on their way: one that is complete is not posted again at once. */
+    b->nr_receives = b->op == SEND ? 4 * b->depth : b->depth;
+    b->options.depth = b->nr_receives + 1;
+    b->options.len = b->len * (b->op == WRITE_PINGPONG ? 2 : b->depth);
     b->options.max_inline = b->len <= 64 ? b->len : 0;
     return 0;
 }
@@ -125,9 +129,18 @@ static void fill(const struct peer *p)
         p->buf[i] = pattern(i);
 }
 
-static int verify(const struct peer *p)
+/* As if each end had written all its pattern to the other, which its buffer begins with. */
+static void fill_half(const struct bench *b, const struct peer *p)
 {
-    for (uint32_t i = 0; i < p->options.len; i++) {
+    memset(p->buf + b->len, 0, b->len);
+    for (uint32_t i = 0; i < b->len; i++)
+        p->buf[i] = pattern(b->len + i);
+}
+
+static int verify(const struct bench *b, const struct peer *p)
+{
+    bool half = b->op == WRITE_PINGPONG; /* its last byte is a mark */
+    for (uint32_t i = half ? b->len : 0; i < p->options.len - half; i++) {
         if (p->buf[i] != pattern(i)) {
             fprintf(stderr, "byte %u is %u, not %u\n", i, p->buf[i], pattern(i));
             return -1;
@@ -142,10 +155,12 @@ static int post(const struct bench *b, struct peer *p, uint64_t i)
     struct ibv_sge sge = {(uintptr_t)p->buf + at, b->len, p->mr->lkey};
     struct ibv_send_wr *bad,
         wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
-    wr.opcode = b->op == READ ? IBV_WR_RDMA_READ : b->op == WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+    wr.opcode = b->op == READ                               ? IBV_WR_RDMA_READ
+                : b->op == WRITE || b->op == WRITE_PINGPONG ? IBV_WR_RDMA_WRITE
+                                                            : IBV_WR_SEND;
     if (b->op != READ && b->len <= p->options.max_inline)
         wr.send_flags |= IBV_SEND_INLINE;
-    wr.wr.rdma.remote_addr = p->other.addr + at;
+    wr.wr.rdma.remote_addr = p->other.addr + at + (b->op == WRITE_PINGPONG ? b->len : 0);
     wr.wr.rdma.rkey = p->other.rkey;
     errno = ibv_post_send(p->qp, &wr, &bad);
     if (errno)
@@ -171,6 +186,32 @@ static int one_by_one(const struct bench *b, struct peer *p, struct fl_histogram
             return -1;
         fl_histogram_record(h, fl_now_ns() - begin);
         if (b->op == PINGPONG && post_recv(b, p, i))
+            return -1;
+    }
+    return 0;
+}
+
+/* Each writes into the upper half of the other's buffer, and sees by the last byte that it was written to. */
+static int write_in_turn(const struct bench *b, struct peer *p, struct fl_histogram *h)
+{
+    const volatile uint8_t *last = p->buf + 2 * b->len - 1;
+    bool begins = h;
+    for (uint64_t i = 0; i < b->count; i++) {
+        uint64_t begin = begins ? fl_now_ns() : 0;
+        uint8_t mark = (uint8_t)(i + 1);
+        for (int turn = 0; turn < 2; turn++) {
+            if ((turn == 0) == begins) {
+                p->buf[b->len - 1] = mark;
+                if (post(b, p, i))
+                    return -1;
+            } else {
+                while (*last != mark)
+                    ;
+            }
+        }
+        if (begins)
+            fl_histogram_record(h, fl_now_ns() - begin);
+        if (peer_reap(p, 1))
             return -1;
     }
     return 0;
@@ -203,17 +244,19 @@ static int run_client(const struct bench *b, struct peer *p, int fd)
 {
     static struct fl_histogram h;
     fl_histogram_init(&h);
-    if (b->op != READ)
+    if (b->op == WRITE_PINGPONG)
+        fill_half(b, p);
+    else if (b->op != READ)
         fill(p);
     if (b->op == PINGPONG && post_recv(b, p, 0))
         return -1;
     if (peer_meet(fd))
         return -1;
     uint64_t begin = fl_now_ns();
-    if (b->depth == 1 ? one_by_one(b, p, &h) : many(b, p))
+    if (b->op == WRITE_PINGPONG ? write_in_turn(b, p, &h) : b->depth == 1 ? one_by_one(b, p, &h) : many(b, p))
         return -1;
     double s = (double)(fl_now_ns() - begin) / 1e9;
-    if (peer_meet(fd) || (b->check && b->op == READ && verify(p)))
+    if (peer_meet(fd) || (b->check && (b->op == READ || b->op == WRITE_PINGPONG) && verify(b, p)))
         return -1;
     printf("%s %u bytes, depth %u, MTU %u: %.0f a second, %.1f MB/s", op_names[b->op], b->len, b->depth,
            FL_MIN(p->mine.mtu, p->other.mtu), (double)b->count / s, (double)b->count * b->len / s / 1e6);
@@ -227,7 +270,7 @@ static int run_client(const struct bench *b, struct peer *p, int fd)
 static int serve_sends(const struct bench *b, struct peer *p)
 {
     for (uint64_t i = 0; i < b->count; i++) {
-        if (peer_reap(p, 1) || post_recv(b, p, i + b->depth))
+        if (peer_reap(p, 1) || post_recv(b, p, i + b->nr_receives))
             return -1;
         if (b->op == PINGPONG && (post(b, p, i) || peer_reap(p, 1)))
             return -1;
@@ -241,12 +284,15 @@ static int run_server(const struct bench *b, struct peer *p, int fd)
     bool receives = b->op == SEND || b->op == PINGPONG;
     if (b->op == READ)
         fill(p);
-    for (uint32_t i = 0; receives && i < b->depth; i++)
+    if (b->op == WRITE_PINGPONG)
+        fill_half(b, p);
+    for (uint32_t i = 0; receives && i < b->nr_receives; i++)
         if (post_recv(b, p, i))
             return -1;
-    if (peer_meet(fd) || (receives && serve_sends(b, p)) || peer_meet(fd))
+    if (peer_meet(fd) || (receives && serve_sends(b, p)) ||
+        (b->op == WRITE_PINGPONG && write_in_turn(b, p, NULL)) || peer_meet(fd))
         return -1;
-    return b->check && b->op != READ && b->count >= b->depth ? verify(p) : 0;
+    return b->check && b->op != READ && b->count >= b->depth ? verify(b, p) : 0;
 }
 
 static int run_end(const struct bench *b, int fd, bool server)
