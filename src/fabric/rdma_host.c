@@ -149,7 +149,7 @@ static int start_connect(struct fl_rdma_host *h)
     if (r == 0)
         r = make_queue_pair(h);
     if (r < 0)
-        return fl_rdma_host_broken(h, r, "a queue pair could not be made");
+        return fl_error_set(&h->err, r, "a queue pair could not be made: %s", strerror(-r));
     for (uint32_t i = 0; i < h->options.nr_reqs; i++)
         if (fl_rdma_host_post_recv(h, i) < 0)
             return h->err.code;
