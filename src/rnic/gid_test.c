@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "rnic/test_interface.h"
@@ -176,13 +177,35 @@ static void test_interface_is_removed(void **state)
     assert_int_equal(fl_context_close(context), 0);
 }
 
+/* What cannot be seen for want of descriptors is not gone: each further one that is left is another place to
+ * fail at. */
+static void test_no_descriptor_is_left(void **state)
+{
+    struct ibv_context *context = tv_open_loopback();
+    uint32_t removals = fl_devices_nr_removals;
+    struct rlimit before, few;
+    int lowest = dup(0);
+    assert_true(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+    few = before;
+    for (int left = 0; left < 4; left++) {
+        few.rlim_cur = (rlim_t)(lowest + left);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        int r = fl_devices_scan();
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(r, left < 2 ? -EMFILE : 0);
+        assert_int_equal(fl_devices_nr_removals, removals);
+        assert_int_equal(index_of(context, "127.0.0.1"), 0);
+    }
+    assert_int_equal(fl_context_close(context), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_address_no_device),  cmocka_unit_test(test_loopback_comes_up),
         cmocka_unit_test(test_addresses_come_and_go), cmocka_unit_test(test_port_state_and_mtu),
         cmocka_unit_test(test_mtu_of_interface),      cmocka_unit_test(test_gone_gid_is_refused),
-        cmocka_unit_test(test_interface_is_removed),
+        cmocka_unit_test(test_no_descriptor_is_left), cmocka_unit_test(test_interface_is_removed),
     };
     if (!own_network())
         return 77;

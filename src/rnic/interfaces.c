@@ -17,7 +17,7 @@
 struct found {
     struct fl_interface *at;
     int nr;
-    int fd; /* any socket, for ioctl() */
+    int fd; /* any socket, for ioctl(): what it is for must not fail for want of a descriptor half-way */
 };
 
 static uint32_t read_speed(const char *name)
@@ -37,11 +37,14 @@ static uint32_t read_speed(const char *name)
 static struct fl_interface *interface_of(struct found *found, const struct ifaddrs *ifa)
 {
     struct ifreq req = {0};
-    uint32_t index = if_nametoindex(ifa->ifa_name);
+    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", ifa->ifa_name);
+    if (ioctl(found->fd, SIOCGIFINDEX, &req) < 0)
+        return NULL;
+    uint32_t index = (uint32_t)req.ifr_ifindex;
     for (int i = 0; i < found->nr; i++)
         if (found->at[i].index == index)
             return &found->at[i];
-    if (!index || found->nr == INTERFACES_MAX)
+    if (found->nr == INTERFACES_MAX)
         return NULL;
     struct fl_interface *i = &found->at[found->nr++];
     snprintf(i->name, sizeof(i->name), "%s", ifa->ifa_name);
@@ -49,8 +52,7 @@ static struct fl_interface *interface_of(struct found *found, const struct ifadd
     i->loopback = ifa->ifa_flags & IFF_LOOPBACK;
     i->up = (ifa->ifa_flags & IFF_UP) && (ifa->ifa_flags & IFF_RUNNING);
     i->speed_mbps = i->loopback ? 0 : read_speed(i->name);
-    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", i->name);
-    if (found->fd >= 0 && !ioctl(found->fd, SIOCGIFMTU, &req))
+    if (!ioctl(found->fd, SIOCGIFMTU, &req))
         i->mtu = (uint32_t)req.ifr_mtu;
     return i;
 }
@@ -108,19 +110,20 @@ int fl_interfaces_read(void (*take)(void *arg, const struct fl_interface *interf
     struct ifaddrs *list;
     if (!found.at)
         return -ENOMEM;
-    if (getifaddrs(&list) < 0) {
+    found.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (found.fd < 0 || getifaddrs(&list) < 0) {
         int r = -errno;
+        if (found.fd >= 0)
+            close(found.fd);
         free(found.at);
         return r;
     }
-    found.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next) {
         struct fl_interface *i = ifa->ifa_addr ? interface_of(&found, ifa) : NULL;
         if (i)
             take_addr(i, ifa->ifa_addr);
     }
-    if (found.fd >= 0)
-        close(found.fd);
+    close(found.fd);
     freeifaddrs(list);
     qsort(found.at, (size_t)found.nr, sizeof(*found.at), by_use);
     for (int i = 0; i < found.nr; i++)
