@@ -65,7 +65,7 @@ struct fl_device_info {
     uint8_t uuid[16];
     char state[64];            /* "live", "reconnecting: attempt 3 of 30, next in 2 s", "lost" */
     char reason[480];          /* why it is reconnecting or lost; "" while it is live */
-    char path[16];             /* by which its bytes go: "hardware", "shm", "udp" (both by the software RNIC), "tcp"; "local" */
+    char path[16];             /* by which its bytes go: "hardware", "shm", "udp" (both by the software RNIC), "tcp"; "local". The least of its queues' */
     char path_why[512];        /* why it is no better one, as far as there is more to say than its name; else "". Of a file: how it is read: "direct, io_uring" */
     char rdma_device[64];      /* "mlx5_0", "farlane0"; "": none is used */
     bool path_settling;        /* a better path is being set up: ask again in some milliseconds */

@@ -290,6 +290,32 @@ static void no_wake_up_is_lost(void **state)
     fake_end(f);
 }
 
+/* The controller's own connection says nothing of the way that the data of its I/O queues goes. */
+static void path_is_that_of_io_queues(void **state)
+{
+    struct fake *f = fake_start();
+    struct fl_device *dev = open_with(f, &quick);
+    struct fl_remote *r = fl_remote_of(dev);
+    struct fl_queue *q[2] = {queue_of(dev), queue_of(dev)};
+    struct fl_device_info info;
+
+    pthread_mutex_lock(&r->lock);
+    r->taken.path = FL_PATH_HARDWARE;
+    fl_remote_queue_of(q[0])->taken.path = FL_PATH_UDP;
+    fl_remote_queue_of(q[1])->taken.path = FL_PATH_SHM;
+    pthread_mutex_unlock(&r->lock);
+    fl_device_info(dev, &info);
+    assert_string_equal(info.path, "udp");
+    fl_queue_destroy(q[0]);
+    fl_device_info(dev, &info);
+    assert_string_equal(info.path, "shm");
+    fl_queue_destroy(q[1]);
+    fl_device_info(dev, &info);
+    assert_string_equal(info.path, "hardware");
+    fl_device_close(dev);
+    fake_end(f);
+}
+
 int main(void)
 {
     fl_log_set_sink(keep_message, NULL);
@@ -297,5 +323,6 @@ int main(void)
                        cmocka_unit_test(refusal_that_may_pass_is_tried_again),
                        cmocka_unit_test(cause_is_told_once),
                        cmocka_unit_test(case_H3_loss_time_bounds_an_attempt),
-                       cmocka_unit_test(slow_answers_are_not_silence), cmocka_unit_test(no_wake_up_is_lost));
+                       cmocka_unit_test(slow_answers_are_not_silence), cmocka_unit_test(no_wake_up_is_lost),
+                       cmocka_unit_test(path_is_that_of_io_queues));
 }

@@ -265,7 +265,6 @@ static void state_text(const struct fl_remote *r, char *text, size_t cap)
 
 static void path_info(const struct fl_remote *r, struct fl_taken *taken, struct fl_device_info *info)
 {
-    fl_taken_again(taken);
     snprintf(info->path, sizeof(info->path), "%s", fl_path_name(taken->path));
     snprintf(info->rdma_device, sizeof(info->rdma_device), "%s", taken->device);
     info->path_settling = taken->settling;
@@ -303,6 +302,8 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     state_text(r, info->state, sizeof(info->state));
     memcpy(info->reason, r->reason, sizeof(info->reason));
     taken = r->taken;
+    fl_taken_again(&taken);
+    fl_remote_queues_taken(r, &taken);
     pthread_mutex_unlock(&r->lock);
     path_info(r, &taken, info);
 }

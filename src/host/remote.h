@@ -223,5 +223,7 @@ void fl_identify_nvm(const struct fl_nvme_id_ctrl_nvm *id, struct fl_remote_fact
 int fl_remote_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue,
                            struct fl_error *err);
 void fl_remote_queues_wake(struct fl_remote *r); /* lock held */
+/* The least of the ways that I/O queues go; without any, taken stays as it is. Lock held. */
+void fl_remote_queues_taken(struct fl_remote *r, struct fl_taken *taken);
 
 #endif

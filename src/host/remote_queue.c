@@ -80,10 +80,14 @@ static void go_down(struct fl_remote_queue *q, const char *why)
 static void go_live(struct fl_remote_queue *q)
 {
     struct fl_remote *r = q->remote;
+    struct fl_taken taken;
 
     for (uint32_t i = 0; i < q->nr_slots; i++)
         fl_link_bind(&q->link, &q->slots[i].req, i);
+    fl_link_taken(&q->link, &taken);
     pthread_mutex_lock(&r->lock);
+    q->taken = taken;
+    q->was_live = true;
     fl_rq_limits(q, &r->facts);
     pthread_mutex_unlock(&r->lock);
     /* What this epoch's begin wrote is there by now, since it was written under the lock. Left in, it would
@@ -370,6 +374,21 @@ void fl_remote_queues_wake(struct fl_remote *r)
 
         if (write(q->wake_fd, &one, sizeof(one)) < 0)
             continue; /* full: it will wake anyway */
+    }
+}
+
+void fl_remote_queues_taken(struct fl_remote *r, struct fl_taken *taken)
+{
+    struct fl_remote_queue *q;
+    bool any = false;
+
+    fl_list_for_each (q, &r->queues, link_queues) {
+        if (!q->was_live)
+            continue;
+        fl_taken_again(&q->taken);
+        if (!any || q->taken.path > taken->path)
+            *taken = q->taken;
+        any = true;
     }
 }
 

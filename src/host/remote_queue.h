@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An I/O queue of a remote controller (private to src/host). All of it belongs to the thread that uses the
- * queue, apart from link_queues (under the controller's lock) and wake_fd (written to by the service thread).
+ * queue, apart from link_queues and taken (under the controller's lock) and wake_fd (written to by the service thread).
  *
  * An I/O becomes one command, or several when it is larger than the controller takes at a time. Commands sit
  * in slots; what finds no slot waits in `pending`. When the connection breaks, slots keep their commands and
@@ -78,6 +78,8 @@ struct fl_remote_queue {
     struct fl_error err;
 
     struct fl_list link_queues;
+    struct fl_taken taken; /* under the controller's lock: by which way its bytes go, or last went */
+    bool was_live;         /* the same: taken is set */
     uint16_t qid;
     int wake_fd;
 

@@ -116,7 +116,6 @@ static int run_round(const struct subject *s, const struct bench_spec *spec, str
         rc = bench_slo_run(s->dev, &s->info, spec, s->target, r, err);
     else
         rc = bench_run(s->dev, &s->info, spec, s->target, r, err);
-    memcpy(r->path, s->info.path, sizeof(r->path));
     if (rc == 0 && to->nr_rounds) {
         bench_result_add(to, r);
     } else if (rc == 0) {

@@ -81,6 +81,14 @@ static void sleep_until(const struct bench *b, uint64_t deadline)
     }
 }
 
+static void note_path(const struct bench *b, struct bench_result *r)
+{
+    struct fl_device_info info = {0};
+
+    fl_device_info(b->dev, &info);
+    memcpy(r->path, info.path, sizeof(r->path));
+}
+
 static void measure(struct bench *b, pid_t target, struct bench_result *r, uint32_t nr_jobs)
 {
     uint64_t ticks, ns, cpu;
@@ -98,6 +106,7 @@ static void measure(struct bench *b, pid_t target, struct bench_result *r, uint3
     ends[1] = bench_peer_cpu(target);
     b->phase = BENCH_MEASURE;
     sleep_until(b, ns + (uint64_t)(b->spec->seconds * 1e9));
+    note_path(b, r); /* while the queues are there */
     b->phase = BENCH_STOP;
     cpu = process_cpu_ns() - cpu;
     ns = fl_now_ns() - ns;
