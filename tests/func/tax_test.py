@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """tax: every path is measured, the figures belong together and agree with fio's, and nothing is left behind."""
+import fcntl
 import html
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import threading
 
 from farlane import *
@@ -188,6 +192,29 @@ def test_table():
     for words in ("NVMe/RDMA, shared memory", "NVMe/TCP, both digests", "ADDED us MEAN", "CORES/MIOPS", "COPIES BY DESIGN", "not measured: NVMe/TCP, TLS: farlane has no TLS yet"):
         assert words in said, said
     assert "\033" not in said, said
+
+
+def test_narrow_terminal():
+    """Two tables below each other, where one would not fit."""
+    os.makedirs("work")
+    said = {}
+    for width in (100, 200):
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        p = subprocess.Popen([EXE, "tax", "ram:32M", "--ours", "--folder", "work", *SHORT], stdout=end, stderr=subprocess.DEVNULL)
+        os.close(end)
+        said[width] = b""
+        try:
+            while data := os.read(terminal, 65536):
+                said[width] += data
+        except OSError:
+            pass
+        os.close(terminal)
+        assert p.wait(PATIENCE) == 0
+    for width, tables in ((100, 2), (200, 1)):
+        lines = said[width].decode().replace("\r", "").splitlines()
+        rows = [line for line in lines if line.startswith(("  NVMe/TCP ", "  PATH "))]
+        assert len(rows) == 2 * tables and all(len(row) <= max(width, 110) for row in rows), rows
 
 
 def test_a_path_that_fails_is_named():

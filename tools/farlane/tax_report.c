@@ -7,6 +7,8 @@
 #include "tax.h"
 #include "term.h"
 
+#define WIDE 156 /* columns of both halves side by side */
+
 static void cell_us(struct table *t, struct tax_figure f, bool difference)
 {
     if (f.known)
@@ -39,14 +41,17 @@ static double spread(const struct tax_path *p)
     return most;
 }
 
-static void add_row(struct table *t, const struct tax *tax, const struct tax_path *p)
+static void add_latency(struct table *t, const struct tax *tax, const struct tax_path *p)
 {
     int c;
 
-    table_cell(t, "%s", p->name);
     for (c = TAX_MEAN; c <= TAX_P999; c++)
         cell_us(t, tax_added(tax, p, (enum tax_column)c), true);
     cell_us(t, tax_figure(p, TAX_MEAN), false);
+}
+
+static void add_rates(struct table *t, const struct tax_path *p)
+{
     table_cell_rate(t, tax_figure(p, TAX_RATE).median);
     table_cell(t, "%.2f", tax_figure(p, TAX_GBPS).median);
     cell_cores(t, tax_figure(p, TAX_HOST));
@@ -61,6 +66,36 @@ static void add_row(struct table *t, const struct tax *tax, const struct tax_pat
     table_cell(t, "+-%.0f%%", spread(p) * 100);
 }
 
+#define LATENCY ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us"
+#define RATES   ">IOPS", ">GB/s", ">CORES/MIOPS HOST", ">TARGET", ">COPIES BY DESIGN", ">SPREAD"
+
+static void print_table(const struct tax *tax, bool latency, bool rates)
+{
+    struct table t;
+    uint32_t i;
+
+    if (latency && rates)
+        table_init(&t, "PATH", LATENCY, RATES, NULL);
+    else if (latency)
+        table_init(&t, "PATH", LATENCY, NULL);
+    else
+        table_init(&t, "PATH", RATES, NULL);
+    for (i = 0; i < tax->nr_paths; i++) {
+        const struct tax_path *p = &tax->paths[i];
+
+        if (!p->nr_rounds)
+            continue;
+        table_cell(&t, "%s", p->name);
+        if (latency)
+            add_latency(&t, tax, p);
+        if (rates)
+            add_rates(&t, p);
+    }
+    table_hide_empty(&t);
+    table_print(&t, stdout, 2);
+    putchar('\n');
+}
+
 static void note(const char *text)
 {
     printf("%s%s%s\n", term_on(stdout, TERM_DIM), text, term_off(stdout));
@@ -70,21 +105,18 @@ void tax_report(const struct tax *tax)
 {
     const struct tax_path *base = tax_base(tax);
     char size[FL_SIZE_TEXT_LEN];
-    struct table t;
     uint32_t i;
 
     printf(
         "What each way to %s costs here: %s%s of it, %u rounds of %g s in turn, medians; %.0f s in all\n\n",
         tax->spec[0] ? "the same device" : "these namespaces", tax->spec[0] ? "" : "up to ",
         fl_size_format(tax->size, size), tax->nr_rounds, tax->seconds, tax->took);
-    table_init(&t, "PATH", ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us", ">IOPS", ">GB/s",
-               ">CORES/MIOPS HOST", ">TARGET", ">COPIES BY DESIGN", ">SPREAD", NULL);
-    for (i = 0; i < tax->nr_paths; i++)
-        if (tax->paths[i].nr_rounds)
-            add_row(&t, tax, &tax->paths[i]);
-    table_hide_empty(&t);
-    table_print(&t, stdout, 2);
-    putchar('\n');
+    if (term_is_tty(stdout) && term_width(stdout) < WIDE) {
+        print_table(tax, true, false);
+        print_table(tax, false, true);
+    } else {
+        print_table(tax, true, true);
+    }
     for (i = 0; i < tax->nr_paths; i++)
         if (!tax->paths[i].nr_rounds)
             printf("  not measured: %s: %s\n", tax->paths[i].name, tax->paths[i].why_not);
