@@ -120,6 +120,29 @@ def test_peer_with_tcp_only():
         assert a["verdict"] == "neither", a
 
 
+LOSSY = """
+from old_iptables import *
+subprocess = __import__("subprocess")
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+if set_old_iptables([(DROP, lose(0.02), 0), (ACCEPT, b"", 0)]):
+    os.execvp(%r, ["farlane", "advise", "ram:32M", "--json", "--seconds", "0.3", "--size", "16M"])
+"""
+
+
+def test_loss():
+    """Packets are really lost, in a network of its own: RDMA over a network is not advised, whatever else was measured."""
+    done = subprocess.run(["unshare", "-n", sys.executable, "-c", LOSSY % EXE], capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, PYTHONPATH=os.path.dirname(os.path.abspath(__file__))))
+    if not done.stdout:
+        print("no loss could be made here:", done.stderr.strip().splitlines()[-1:])
+        return
+    found = json.loads(done.stdout)
+    seen, (within, outside) = found["seen"], found["advice"]
+    assert seen["rnic_sent_again"] > 0.005 * seen["rnic_sent"] and seen["tcp_sent_again"] > 0.005 * seen["tcp_sent"], seen
+    assert outside["verdict"] == "tcp" and outside["reason"] == "loss", outside
+    assert within["reason"] != "loss", within
+
+
 def test_no_peer_there():
     refused("advise", "--peer", "127.0.0.1:1", status=UNREACHABLE, says=["--peer 127.0.0.1:1", "farlane serve", "refused"])
     refused("advise", "--peer", "no-such-host.invalid", status=UNREACHABLE, says="cannot be found")

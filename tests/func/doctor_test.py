@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """farlane doctor on the machine that runs the test: forms of the report, no privileges, and a mend that doctor then sees."""
-import ctypes
 import re
 import struct
 
 from farlane import *
+from old_iptables import *
 
 LEVELS = ["bad", "slow", "hint", "unseen", "ok", "absent"]
 
@@ -109,41 +109,12 @@ def test_mend():
     assert "net/ipv4/tcp_sack" not in again
 
 
-def set_old_iptables(rules):
-    """The old iptables' table of filters: INPUT with these entries, then dropped; without a program that may not be there. False: this
-    kernel has none."""
-    base, libc = 64, ctypes.CDLL(None, use_errno=True)  # <linux/netfilter_ipv4/ip_tables.h>
-
-    def entry(verdict, matches=b"", protocol=0):
-        target = struct.pack("<H29sBi4x", 40, b"", 0, verdict) if verdict is not None else struct.pack("<H29sB30s2x", 64, b"ERROR", 0, b"ERROR")
-        return struct.pack("<80xHxxIHHI16x", protocol, 0, 112 + len(matches), 112 + len(matches) + len(target), 0) + matches + target
-
-    inputs = b"".join(entry(-2, matches, protocol) for matches, protocol in rules)
-    offsets = [0, len(inputs), len(inputs) + 152, len(inputs) + 304]
-    blob = inputs + entry(-1) + entry(-2) + entry(-2) + entry(None)
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as s:
-        info, size = ctypes.create_string_buffer(b"filter", 84), ctypes.c_uint(84)
-        if libc.getsockopt(s.fileno(), 0, base, info, ctypes.byref(size)):
-            return False
-        valid, old = struct.unpack("<32xI40xI4x", info.raw)
-        counters = ctypes.create_string_buffer(16 * old)
-        table = struct.pack("<32sIII5I5IIQ", b"filter", valid, len(rules) + 4, len(blob), 0, offsets[0], offsets[2], offsets[3], 0,
-                            0, offsets[1], offsets[2], offsets[3], 0, old, ctypes.addressof(counters)) + blob
-        assert libc.setsockopt(s.fileno(), 0, base, table, len(table)) == 0, os.strerror(ctypes.get_errno())
-    return True
-
-
-def xt(name, revision, info):
-    size = 32 + (len(info) + 7) // 8 * 8
-    return struct.pack("<H29sB", size, name, revision) + info.ljust(size - 32, b"\0")
-
-
 def test_old_iptables():
     """Real rules in a network of its own, which doctor reads back."""
     if os.environ.get("FL_OWN_NETWORK") != "1":
         return
-    udp = xt(b"udp", 0, struct.pack("<4HB", 0, 65535, 4791, 4791, 0)), socket.IPPROTO_UDP
-    ports = xt(b"multiport", 1, struct.pack("<BB15H15BB", 1, 2, 22, 4420, *[0] * 28, 0)), socket.IPPROTO_TCP
+    udp = ACCEPT, xt(b"udp", 0, struct.pack("<4HB", 0, 65535, 4791, 4791, 0)), socket.IPPROTO_UDP
+    ports = ACCEPT, xt(b"multiport", 1, struct.pack("<BB15H15BB", 1, 2, 22, 4420, *[0] * 28, 0)), socket.IPPROTO_TCP
     before = pathlib.Path("/proc/net/ip_tables_names")
     if before.exists() and "filter" not in before.read_text():
         assert not of(report(), "net-iptables") and "filter" not in before.read_text(), "a question loaded the table"

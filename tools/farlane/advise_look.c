@@ -13,8 +13,10 @@
 #include "doctor/check.h"
 #include "doctor/snapshot.h"
 
-/* Fewer segments or packets than this tell nothing of a share of a thousandth. */
-#define ENOUGH 20000
+/* Fewer segments or packets than this tell nothing of a share of a thousandth, unless so many were sent
+ * again. */
+#define ENOUGH       20000
+#define ENOUGH_AGAIN 20
 
 struct advise_look {
     struct snapshot counters;
@@ -166,7 +168,7 @@ void advise_see(const struct advise_look *before, const struct advise_look *afte
 
 static double share(uint64_t again, uint64_t sent)
 {
-    return sent >= ENOUGH ? (double)again / (double)sent : -1;
+    return sent >= ENOUGH || (sent && again >= ENOUGH_AGAIN) ? (double)again / (double)sent : -1;
 }
 
 double advise_loss(const struct advise_seen *seen, bool since_start)
