@@ -162,12 +162,15 @@ static void test_port_full(void **state)
 static void test_total_loss(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
     test_port.drop_all = true;
     assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 64, 0), 0);
     assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 64, 0), 0);
     assert_int_equal(tv_wait(tv->a.scq).status, IBV_WC_RETRY_EXC_ERR);
     assert_int_equal(tv_wait(tv->a.scq).status, IBV_WC_WR_FLUSH_ERR);
-    assert_int_equal(tv->a.qp->state, IBV_QPS_ERR);
+    assert_int_equal(fl_qp_query(tv->a.qp, &attr, IBV_QP_STATE, &init), 0); /* after what the RNIC's thread is at */
+    assert_int_equal(attr.qp_state, IBV_QPS_ERR);
     tv_free(tv);
 }
 
