@@ -144,6 +144,14 @@ static void receives_that_come_later_count(void **state)
     tp_close(tp);
 }
 
+static uint64_t nr_ring(const struct fl_qp *qp)
+{
+    fl_rnic_lock(qp->rnic);
+    uint64_t nr = qp->nr_ring;
+    fl_rnic_unlock(qp->rnic);
+    return nr;
+}
+
 /* A WRITE elsewhere passes SENDs that nobody has taken yet; what touches their receives does not. */
 static void what_touches_receives_stays_behind(void **state)
 {
@@ -156,13 +164,13 @@ static void what_touches_receives_stays_behind(void **state)
                              tp->other->pool_key, IBV_SEND_SIGNALED),
                      0);
     expect(tp, IBV_WC_RDMA_WRITE);
-    uint64_t nr_before = qp->nr_ring;
+    uint64_t nr_before = nr_ring(qp);
     memset(tp->plain, 2, 32); /* into the receive of the SEND, half of it */
     assert_int_equal(tp_post(tp, IBV_WR_RDMA_WRITE, tp->plain, tp->plain_mr->lkey, 32, tp->other->plain_at,
                              tp->other->plain_key, IBV_SEND_SIGNALED),
                      0);
     assert_true(is_quiet(tp));
-    assert_true(qp->nr_ring > nr_before);
+    assert_true(nr_ring(qp) > nr_before);
     kill(tp->child, SIGCONT);
     expect(tp, IBV_WC_RDMA_WRITE);
     const uint8_t *got = look(tp, 0);
