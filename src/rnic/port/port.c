@@ -249,7 +249,8 @@ void fl_port_close(struct fl_port *port)
 {
     if (!port)
         return;
-    fl_udp_tx_flush(port->tx, &port->stats);
+    if (port->tx) /* else it was never open */
+        fl_udp_tx_flush(port->tx, &port->stats);
     if (port->role == FL_ROLE_HUB)
         hand_over(port);
     fl_hub_will_unbind(&port->will); /* as all that follows is on purpose */

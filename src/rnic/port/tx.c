@@ -114,6 +114,16 @@ static struct source *add_source(struct fl_udp_tx *tx, const struct fl_port_flow
     return s;
 }
 
+/* There is no descriptor for another one: better with another's port and TOS than not at all. */
+static struct source *spare_source(struct fl_udp_tx *tx, const struct fl_port_flow *flow)
+{
+    for (struct source *s = tx->sources; s < tx->sources + tx->nr_sources; s++) {
+        if (s->scope_id == flow->scope_id && !memcmp(&s->sgid, &flow->sgid, sizeof(s->sgid)))
+            return s;
+    }
+    return NULL;
+}
+
 static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos)
 {
     struct source *s = tx->last;
@@ -130,7 +140,7 @@ static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow 
     s = &tx->any[ip4 ? 0 : 1];
     if (s->fd < 0)
         s->fd = fl_udp_source(ip4 ? &fl_udp_any_ip4 : &in6addr_any, 0, 0, &s->port);
-    return s->fd < 0 ? NULL : s;
+    return s->fd < 0 ? spare_source(tx, flow) : s;
 }
 
 /* Room in the socket again: it need not be watched. */
