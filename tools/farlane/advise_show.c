@@ -98,12 +98,25 @@ static void show_verdict(struct page *page, const struct advise_case *c, int wid
     free(text);
 }
 
-static void cell_figure(struct table *t, struct tax_figure f, bool difference)
+static void cell_figure(struct table *t, struct tax_figure f)
 {
     if (f.known)
-        table_cell_us(t, f.median, difference);
+        table_cell_us(t, f.median, false);
     else
         table_cell(t, "-");
+}
+
+/* As the verdict has it: a difference of medians. Of a peer's device only the median is told. */
+static void cell_added(struct table *t, const struct advise *a, const struct tax_path *p,
+                       enum tax_column column)
+{
+    const struct tax_path *base = tax_base(&a->tax);
+    const struct tax_figure path = tax_figure(p, column);
+
+    if (base == p || !path.known || (!base && (column != TAX_P50 || a->service_us < 0)))
+        table_cell(t, "-");
+    else
+        table_cell_us(t, path.median - (base ? tax_figure(base, column).median : a->service_us), true);
 }
 
 static void show_table(struct page *page, const struct advise *a)
@@ -122,13 +135,10 @@ static void show_table(struct page *page, const struct advise *a)
         if (!p->nr_rounds)
             continue;
         table_cell(&t, "%.40s", p->name);
-        cell_figure(&t, tax_figure(p, TAX_P50), false);
-        cell_figure(&t, tax_figure(p, TAX_P99), false);
-        if (!tax_base(tax) && a->service_us >= 0)
-            table_cell_us(&t, tax_figure(p, TAX_P50).median - a->service_us, true);
-        else
-            cell_figure(&t, tax_added(tax, p, TAX_P50), true);
-        cell_figure(&t, tax_added(tax, p, TAX_P99), true);
+        cell_figure(&t, tax_figure(p, TAX_P50));
+        cell_figure(&t, tax_figure(p, TAX_P99));
+        cell_added(&t, a, p, TAX_P50);
+        cell_added(&t, a, p, TAX_P99);
         table_cell_rate(&t, rate.median);
         table_cell(&t, "%.2f", host.median * rate.median / 1e6);
         if (p->local || !target.known)
