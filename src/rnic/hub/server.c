@@ -22,7 +22,6 @@
 #define BURST         16 /* messages of one member at a time */
 #define LISTENER      MAX_CONNS
 #define PATIENCE_NS   (5 * FL_NS_PER_S)    /* for members of the hub before to come back, if they are gone */
-#define SETTLE_NS     (500 * FL_NS_PER_MS) /* until members of the hub before have said what they listen on */
 #define PAUSE_NS      (100 * FL_NS_PER_MS) /* without descriptors to accept with */
 
 struct conn {
@@ -102,8 +101,8 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
         seed = fl_now_ns();
     fl_hub_table_init(&s->table, s->shared, options->before, seed);
     s->missing_at = options->before ? fl_now_ns() + PATIENCE_NS : UINT64_MAX;
-    s->settled_at = options->before ? fl_now_ns() + SETTLE_NS : UINT64_MAX;
-    s->table.settling = options->before;
+    s->settled_at = options->settle_ns ? fl_now_ns() + options->settle_ns : UINT64_MAX;
+    s->table.settling = options->settle_ns > 0;
     strncpy(address, options->address, sizeof(address) - 1);
     rc = fl_hub_join(&s->table, &self, options->want, address);
     if (rc < 0)

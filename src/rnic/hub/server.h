@@ -26,6 +26,7 @@ struct fl_hub_server_options {
     uint32_t want;
     uint16_t udp_port;                  /* of its own beside the hub's, or 0 */
     const struct fl_hub_shared *before; /* or NULL */
+    uint64_t settle_ns; /* members of a hub before this one may take so long to say what they listen on */
     struct fl_hub_will *will;           /* of this process */
     struct fl_hub_estates *estates;     /* members that die go there */
 };

@@ -478,6 +478,34 @@ static void stopped_hubs_keep_nobody_out(void **state)
     bed_close(b);
 }
 
+/* A newcomer that replaces it knows of no services, and must not say that nobody listens. */
+static void a_newcomer_in_a_stopped_hubs_place_refuses_nobody(void **state)
+{
+    struct bed *b = bed_open(2);
+    struct node *n = b->nodes;
+    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    assert_ptr_equal(hub_of(b), &n[0]);
+    assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
+    kill(n[1].pid, SIGSTOP); /* as one that looks once a second, since it is idle */
+    kill(n[0].pid, SIGSTOP);
+    __atomic_store_n(&n[0].is_hub, false, __ATOMIC_SEQ_CST);
+    node_start(b, 2);
+    assert_ptr_equal(hub_of(b), &n[2]);
+    for (int i = 0; i < 100; i++) {
+        node_do(&n[2], REQUEST, 77);
+        usleep(6000);
+    }
+    kill(n[1].pid, SIGCONT);
+    while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
+        node_do(&n[2], REQUEST, 77);
+        usleep(1000);
+    }
+    assert_true(n[1].nr_cm);
+    assert_int_equal(n[2].nr_cm, 0);
+    kill(n[0].pid, SIGCONT);
+    bed_close(b);
+}
+
 static void a_stopped_member_comes_back_to_the_next_hub(void **state)
 {
     struct bed *b = bed_open(4);
@@ -555,6 +583,7 @@ int main(void)
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
         cmocka_unit_test(a_killed_hub_costs_little), cmocka_unit_test(a_stopped_member_costs_only_itself),
         cmocka_unit_test(a_stopped_hub_is_replaced), cmocka_unit_test(stopped_hubs_keep_nobody_out),
+        cmocka_unit_test(a_newcomer_in_a_stopped_hubs_place_refuses_nobody),
         cmocka_unit_test(a_stopped_member_comes_back_to_the_next_hub),
         cmocka_unit_test(broken_members_are_thrown_out));
 }

@@ -19,6 +19,10 @@
 #define WELCOME_NS     FL_NS_PER_S
 #define CALL_NS        FL_NS_PER_S
 #define BURST          16
+/* Until members have said again what they listen on. That a hub has died they see at once, that it is stopped
+ * at the next look: all of them, also where this process never was one of them. */
+#define SETTLE_NS         (500 * FL_NS_PER_MS)
+#define SETTLE_STOPPED_NS (2 * FL_NS_PER_S)
 
 const struct fl_hub_shared *fl_port_shared(const struct fl_port *port)
 {
@@ -78,7 +82,7 @@ static void claim_own(struct fl_port *port)
         fl_hub_listen(table, port->slot, port->services[i]);
 }
 
-static int start_server(struct fl_port *port, const char *name)
+static int start_server(struct fl_port *port, const char *name, uint64_t settle_ns)
 {
     const struct fl_hub_server_options options = {.name = name,
                                                   .address = port->address,
@@ -87,6 +91,7 @@ static int start_server(struct fl_port *port, const char *name)
                                                   .want = port->slot,
                                                   .udp_port = port->link.udp_port,
                                                   .before = port->link.shared,
+                                                  .settle_ns = settle_ns,
                                                   .will = &port->will,
                                                   .estates = &port->estates};
     return fl_hub_server_start(&options, &port->server);
@@ -114,7 +119,7 @@ static void serve(struct fl_port *port, int rc, uint64_t now)
 
 static void become_hub(struct fl_port *port, uint64_t now)
 {
-    int rc = start_server(port, port->name);
+    int rc = start_server(port, port->name, port->link.shared ? SETTLE_NS : 0);
     port->own_name = 0;
     port->names = 1;
     if (rc == -EADDRINUSE && now < port->give_up) {
@@ -132,7 +137,7 @@ static void take_over(struct fl_port *port, const struct fl_hub_search *search, 
 {
     char name[FL_HUB_NAME_LEN + 2];
     fl_hub_name(port->name, search->free, name);
-    int rc = start_server(port, name);
+    int rc = start_server(port, name, SETTLE_STOPPED_NS);
     if (rc < 0) {
         try_later(port, now);
         return;
