@@ -10,12 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
 #include "checks.h"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
 
 /* Calls that return a positive errno, 0 or -1 with errno; those that return an object or NULL with errno */
 #define GIVES(want, call)                                                      \
@@ -169,6 +175,107 @@ static void limits(void)
     FAILS(ibv_resize_cq(cq, -5));
 }
 
+/* As many regions as the device says that it has, and no more; as many channels as there are descriptors. All
+ * are whole afterwards. */
+static void full(void)
+{
+    struct rlimit usual, few = {.rlim_cur = 64};
+    struct ibv_device_attr attr;
+    struct ibv_comp_channel *channels[64];
+    struct ibv_mr *last = NULL, **all;
+    int nr = 0;
+    GIVES(0, ibv_query_device(context, &attr));
+    all = calloc((size_t)attr.max_mr + 1, sizeof(struct ibv_mr *));
+    for (; all && nr <= attr.max_mr; nr++) {
+        errno = 0;
+        last = all[nr] = ibv_reg_mr(pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE);
+        if (!last)
+            break;
+    }
+    check(!last && errno == ENOMEM && nr == attr.max_mr, "one region more than max_mr", nr);
+    NONE(ENOMEM, ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+    for (int i = 0; i < nr; i++)
+        nr_failed += ibv_dereg_mr(all[i]) != 0;
+    free(all);
+    last = ibv_reg_mr(pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE);
+    check(last != NULL, "a region after that", 0);
+    GIVES(0, ibv_dereg_mr(last));
+
+    getrlimit(RLIMIT_NOFILE, &usual);
+    few.rlim_max = usual.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (nr = 0; nr < 64; nr++) {
+        errno = 0;
+        channels[nr] = ibv_create_comp_channel(context);
+        if (!channels[nr])
+            break;
+    }
+    check(nr < 64 && errno == EMFILE, "a channel without a descriptor", nr);
+    NONE(EMFILE, rdma_create_event_channel());
+    setrlimit(RLIMIT_NOFILE, &usual);
+    while (nr)
+        GIVES(0, ibv_destroy_comp_channel(channels[--nr]));
+}
+
+static int connect_to_itself(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+    if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+        return -1;
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
+                                .path_mtu = IBV_MTU_1024,
+                                .dest_qp_num = qp->qp_num,
+                                .max_dest_rd_atomic = 1,
+                                .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}}};
+    if (ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid) ||
+        ibv_modify_qp(qp, &attr,
+                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+        return -1;
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 1, .max_rd_atomic = 1};
+    return ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                             IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static enum ibv_wc_status next_status(void)
+{
+    struct ibv_wc wc = {0};
+    for (int i = 0; i < 10000; i++, usleep(1000)) {
+        int n = ibv_poll_cq(cq, 1, &wc);
+        if (n)
+            return n < 0 ? IBV_WC_GENERAL_ERR : wc.status;
+    }
+    return IBV_WC_GENERAL_ERR;
+}
+
+/* Memory that was registered and then taken away: an error of the request, once the kernel has told of it,
+ * which it does a moment after munmap() has returned; and it does not where it has no userfaultfd. */
+static void memory_that_is_gone(void)
+{
+    int watch = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+    if (watch < 0)
+        return;
+    close(watch);
+    char *gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ibv_mr *mr = ibv_reg_mr(pd, gone, 4096, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge sge = {(uintptr_t)gone, 64, mr->lkey};
+    struct ibv_send_wr *bad,
+        wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_recv_wr *bad_recv, recv = {.sg_list = &sge, .num_sge = 1};
+    struct ibv_qp *qp = new_qp(IBV_QPT_RC, NULL);
+    GIVES(0, connect_to_itself(qp));
+    munmap(gone, 4096);
+    usleep(300000);
+    GIVES(0, ibv_post_recv(qp, &recv, &bad_recv));
+    GIVES(0, ibv_post_send(qp, &wr, &bad));
+    enum ibv_wc_status status = next_status();
+    check(status != IBV_WC_SUCCESS && status != IBV_WC_GENERAL_ERR, "a SEND from memory that is gone",
+          status);
+    GIVES(0, ibv_destroy_qp(qp));
+    GIVES(0, ibv_dereg_mr(mr));
+}
+
 /* Used once more after they were destroyed */
 static void destroyed(void)
 {
@@ -262,6 +369,8 @@ int main(void)
     busy();
     posting();
     limits();
+    full();
+    memory_that_is_gone();
     destroyed();
     connection_manager();
     wrong_order();
