@@ -309,7 +309,11 @@ static int take_completion(struct fl_rdma_host *h, const struct ibv_wc *wc)
     if (fl_unlikely(wc->status != IBV_WC_SUCCESS)) {
         if (fl_rdma_host_take_events(h) < 0) /* it may be known better */
             return h->err.code;
-        return fl_rdma_host_broken(h, -ECONNRESET, fl_rdma_wc_text(wc->status));
+        return fl_rdma_host_broken(h, -ECONNRESET,
+                                   wc->status == IBV_WC_WR_FLUSH_ERR
+                                       ? "the queue pair has failed: the target is gone, or used memory that "
+                                         "is not open to it"
+                                       : fl_rdma_wc_text(wc->status));
     }
     if ((wc->wr_id & ((1 << WR_BITS) - 1)) == WR_RECV)
         return take_response(h, number, wc->byte_len);
