@@ -98,6 +98,7 @@ struct fl_target {
     struct fl_list subsystems, ports, controllers, fresh; /* fresh: connections without a controller yet */
     struct fl_subsystem *discovery;
     uint32_t nr_controllers, nr_queues, nr_rounds, nr_closing_ns;
+    uint32_t most_queues; /* since memory went back to the kernel */
     uint16_t last_cntlid;
     uint32_t last_port_id;
     uint64_t genctr; /* of the discovery log */
@@ -105,7 +106,7 @@ struct fl_target {
     bool stopping;
     void (*stopped)(void *arg);
     void *stopped_arg;
-    struct fl_timer stop_timer, look_timer;
+    struct fl_timer stop_timer, look_timer, give_timer;
     bool looking; /* beside the loop, just now */
     struct fl_log_rate refused_rate;
 };
@@ -537,6 +538,9 @@ uint32_t fl_tport_capsule_len(const struct fl_tport *port);
 void fl_tport_put(struct fl_tport *port);
 void fl_tport_close_all(struct fl_target *target);
 void fl_target_check_stopped(struct fl_target *target);
+
+/* ---- give_back.c ---- */
+void fl_give_back_after(struct fl_target *target); /* a connection has ended */
 
 /* ---- look_after.c ---- */
 void fl_look_after(struct fl_target *target); /* from now on, as long as there is something to look at */

@@ -192,6 +192,7 @@ static void on_opened(struct fl_conn *conn, void *listener_user)
     q->port = port;
     port->nr_queues++;
     target->nr_queues++;
+    target->most_queues = FL_MAX(target->most_queues, target->nr_queues);
     q->command = fl_fabrics_first_command;
     q->mdts_len = target->options.mdts_len;
     pthread_mutex_init(&q->lock, NULL);
@@ -289,6 +290,7 @@ static void gone(struct fl_msg *msg)
     target->nr_queues--;
     q->msg_bye.run = bye;
     fl_loop_post(loop, &q->msg_bye);
+    fl_give_back_after(target);
     fl_target_check_stopped(target);
 }
 

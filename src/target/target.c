@@ -219,6 +219,7 @@ void fl_target_shutdown(struct fl_target *target, void (*done)(void *arg), void 
 
     target->stopping = true;
     fl_timer_cancel(&target->look_timer);
+    fl_timer_cancel(&target->give_timer);
     target->stopped = done;
     target->stopped_arg = arg;
     fl_tport_close_all(target);
@@ -250,6 +251,7 @@ void fl_target_destroy(struct fl_target *target)
     fl_tport_close_all(target);
     fl_timer_cancel(&target->stop_timer);
     fl_timer_cancel(&target->look_timer);
+    fl_timer_cancel(&target->give_timer);
     fl_list_for_each_safe (ss, next, &target->subsystems, link)
         fl_subsystem_free(ss);
     free_target(target);

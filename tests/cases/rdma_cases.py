@@ -363,6 +363,20 @@ def case_R8_hosts_that_vanish():
         s.serves()
 
 
+def case_R8_memory_of_many_hosts_goes_back():
+    """What lies between blocks that are in use stays with malloc: the target gives it back once many connections have ended."""
+    with Server("null:16M") as s:
+        p = Peer()
+        queues = [RdmaQueue(s.addr, qid=1, sqsize=127, peer=p) for _ in range(120)]
+        assert len(queues) == 120
+        p.kill()
+        s.wait_empty()
+        until = time.monotonic() + 20
+        while not SANITIZED and s.rss_kib() - s.rss > 8000:
+            assert time.monotonic() < until, f"memory grew by {s.rss_kib() - s.rss} KiB"
+            time.sleep(0.1)
+
+
 def case_R10_more_commands_than_receives():
     """A host that sends more than its queue has entries: they wait in its RNIC until receives are there, and nothing is lost."""
     with Gated() as g, Controller(g.s.addr, NQN) as c:
