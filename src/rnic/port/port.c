@@ -96,13 +96,15 @@ free_port:
 
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
 {
+    int asked = 0, r;
     if (fl_qpn_pool_is_short(&port->qpns)) {
         struct fl_hub_msg msg = {.type = FL_HUB_GET}, reply;
-        if (fl_port_call(port, &msg, &reply) == 0 && reply.status == 0 && reply.values[0] > 0 &&
-            reply.values[0] < FL_HUB_BLOCKS - 1)
+        asked = fl_port_call(port, &msg, &reply);
+        if (asked == 0 && reply.status == 0 && reply.values[0] > 0 && reply.values[0] < FL_HUB_BLOCKS - 1)
             fl_qpn_pool_add(&port->qpns, (uint32_t)reply.values[0]);
     }
-    return fl_qpn_pool_get(&port->qpns, qpn);
+    r = fl_qpn_pool_get(&port->qpns, qpn);
+    return r < 0 && asked < 0 ? -ETIMEDOUT : r; /* a hub that is too busy to answer, not numbers that ran out */
 }
 
 void fl_port_qpn_put(struct fl_port *port, uint32_t qpn)
