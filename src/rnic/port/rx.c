@@ -27,6 +27,7 @@ struct fl_udp_rx {
     union control controls[FL_UDP_RX_BATCH];
     int nr, at; /* of msgs, from the last call */
     int want;   /* how many to ask for: one does it for a packet now and then */
+    int hits;   /* calls that brought something since one that did not */
     bool gro;   /* the socket joins packets; singles: how many came alone since */
     uint32_t singles;
     bool drained;                  /* that call found the socket empty at its end: no other one now */
@@ -116,12 +117,18 @@ static bool receive(struct fl_udp_rx *rx, int fd, int *error)
         rx->msgs[i].msg_hdr.msg_namelen = sizeof(rx->names[i]);
         rx->msgs[i].msg_hdr.msg_controllen = sizeof(rx->controls[i]);
     }
-    rx->nr = (int)syscall(SYS_recvmmsg, fd, rx->msgs, rx->want, MSG_DONTWAIT, NULL);
+    if (rx->want == 1) { /* it costs less than the call for many */
+        ssize_t len = syscall(SYS_recvmsg, fd, &rx->msgs[0].msg_hdr, MSG_DONTWAIT);
+        rx->msgs[0].msg_len = (unsigned int)len;
+        rx->nr = len < 0 ? -1 : 1;
+    } else {
+        rx->nr = (int)syscall(SYS_recvmmsg, fd, rx->msgs, rx->want, MSG_DONTWAIT, NULL);
+    }
     if (rx->nr > 0)
         return true;
     if (rx->nr < 0 && errno != EAGAIN && errno != EINTR)
         *error = -errno;
-    rx->nr = 0;
+    rx->nr = rx->hits = 0;
     return false;
 }
 
@@ -159,7 +166,7 @@ bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagr
             if (!receive(rx, fd, error))
                 return false;
             rx->drained = rx->nr < FL_UDP_RX_BATCH;
-            rx->want = rx->nr > 1 || rx->want == 1 ? FL_UDP_RX_BATCH : 1;
+            rx->want = rx->nr > 1 || ++rx->hits > 1 ? FL_UDP_RX_BATCH : 1;
             stats->nr_rx_calls++;
             rx->singles = rx->nr == 1 ? rx->singles + 1 : 0;
             choose_gro(rx, fd);
