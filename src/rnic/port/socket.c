@@ -52,7 +52,8 @@ static int open_listener(int *of_family)
     if (fd < 0)
         return fd;
     *of_family = family;
-    set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+    if (family == AF_INET) /* a socket of both families tells the address of either in the one for IPv6 */
+        set(fd, IPPROTO_IP, IP_PKTINFO, 1);
     set(fd, IPPROTO_IP, IP_RECVTOS, 1);
     set(fd, IPPROTO_IP, IP_RECVTTL, 1);
     if (family == AF_INET6) {
