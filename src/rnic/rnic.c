@@ -17,6 +17,7 @@
 #define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
 #define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
 #define PORT_EVERY_NS (2 * FL_NS_PER_US)
+#define ACK_AT_LAST   (3 * FL_NS_PER_MS)
 #define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
 
 static struct {
@@ -405,6 +406,8 @@ static void send_ready(struct fl_rnic *rnic)
             fl_rnic_send_locked(rnic, qp);
         }
     }
+    if (!fl_list_empty(&waiting)) /* should the program not poll again: the thread looks as often as this */
+        fl_rnic_wake_by(rnic, rnic->now + ACK_AT_LAST);
     fl_list_splice(&rnic->ready, &waiting);
 }
 
