@@ -211,6 +211,8 @@ static void udp_take_back(struct fl_qp *qp, uint32_t nr)
 static void udp_kick(struct fl_qp *qp)
 {
     qp->rnic->now = fl_now_ns();
+    if (qp->recv_turn == qp->rnic->stats.nr_turns)
+        qp->answers = true;
     fl_rnic_send_locked(qp->rnic, qp);
     if (qp->qp.qp_type == IBV_QPT_UD && fl_port_stats(qp->rnic->port)->is_hub) {
         /* What is for this host comes to our own socket, and nobody would send it again if the program ended

@@ -379,17 +379,19 @@ static void tick_due(struct fl_rnic *rnic)
 }
 
 /*
- * A program that polls is about to see the message that came, and is likely to post an answer: the
- * acknowledgement leaves with that, or in the next turn. To send it alone would delay the answer by a system
- * call.
+ * A program that polls is about to see the message that came, and is likely to post an answer where it did so
+ * the last time: the acknowledgement leaves with that, or in the next turn. To send it alone would delay the
+ * answer by a system call. Where no answer is posted after all, and nobody polls on, the RNIC's thread sends
+ * it (fl_rnic_drive), and the next ones leave at once.
  */
 static bool ack_may_wait(const struct fl_rnic *rnic, struct fl_qp *qp)
 {
     const uint64_t turn = rnic->stats.nr_turns;
-    if (!rnic->polled_turn || qp->recv_turn != turn || qp->ack_turn + 1 == turn || qp->link ||
+    if (!rnic->polled_turn || !qp->answers || qp->recv_turn != turn || qp->ack_turn + 1 == turn || qp->link ||
         !fl_roce_qp_owes_ack(&qp->roce))
         return false;
     qp->ack_turn = turn;
+    qp->answers = false;
     return true;
 }
 
@@ -472,6 +474,10 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
     rnic->polled_turn = !last_look;
     const bool any = fl_rnic_progress_locked(rnic, 0);
     rnic->polled_turn = false;
+    /* The thread may sleep until a packet comes, with no deadline. It looks as soon as that while it leaves
+     * all to a program that polls: no need to wake it then. */
+    if (!fl_list_empty(&rnic->ready))
+        fl_rnic_wake_by(rnic, rnic->now + FL_RNIC_LOOK_MAX);
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     else if (any)
