@@ -8,7 +8,8 @@ build=(gcc libc6-dev meson ninja-build pkg-config
 test=(bubblewrap clang llvm libclang-rt-14-dev g++ libcmocka-dev valgrind
     curl fio ibverbs-utils iproute2 libfabric-bin libopenmpi-dev nbdkit nvme-cli openmpi-bin perftest procps qperf
     rdmacm-utils tshark ucx-utils util-linux)
-judges=(busybox-static ceph-common ceph-mon ceph-osd cpio e2fsprogs fio iproute2 jq kmod nvme-cli qemu-system-x86 tcpdump tshark util-linux xz-utils)
+judges=(busybox-static ceph-common ceph-mon ceph-osd cpio e2fsprogs fio iproute2 jq kmod nvme-cli python3-pyverbs qemu-system-x86 tcpdump tshark
+    util-linux xz-utils)
 
 wanted=()
 for purpose in "${@:-build}"; do

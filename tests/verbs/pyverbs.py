@@ -1,14 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of rdma-core that drive pyverbs, on the software RNIC: pyverbs.py LIBFARLANE-VERBS.so FOLDER [MODULE...]
+"""The tests of rdma-core that drive pyverbs, on the software RNIC: pyverbs.py LIBFARLANE-VERBS.so [FOLDER [MODULE...]]
 
-FOLDER is `tests` of rdma-core's source, of the version of the installed python3-pyverbs. Not part of `make test`, as that source is not here.
-Each module runs in a network namespace of its own; prints a line a module, and why tests were skipped.
+FOLDER is `tests` of rdma-core's source, of the version of the installed python3-pyverbs; without it, those that come with the package.
+Each module runs in a network namespace of its own; prints a line a module, and why tests were skipped. Skipped is what the device has not:
+that is no skip of this script, whose own status is that of the rest.
 """
+import atexit
 import collections
+import gzip
+import tempfile
 
 from programs import *
 
-FOLDER = pathlib.Path(sys.argv[2]).resolve()
+PACKAGED = pathlib.Path("/usr/share/doc/rdma-core/tests")
+
+
+def unpacked():
+    """The package's tests, which it keeps compressed."""
+    if not (PACKAGED / "__init__.py").exists():
+        print("the tests that come with python3-pyverbs are not here")
+        sys.exit(SKIP)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="farlane-pyverbs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for p in PACKAGED.iterdir():
+        packed = p.suffix == ".gz"
+        (folder / (p.stem if packed else p.name)).write_bytes(gzip.decompress(p.read_bytes()) if packed else p.read_bytes())
+    return folder
+
+
+own_network()
+FOLDER = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else unpacked()
 MODULES = sys.argv[3:] or sorted(p.stem for p in FOLDER.glob("test_*.py")
                                  if not p.stem.startswith(("test_mlx5", "test_efa", "test_cuda")))
 # They take the interface's name from the kernel's device tree, in which software devices are not.
@@ -55,5 +76,4 @@ def report():
     sys.exit(1 if failed or not passed else 0)
 
 
-own_network()
 report()
