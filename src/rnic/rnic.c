@@ -17,7 +17,7 @@
 #define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
 #define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
 #define PORT_EVERY_NS (2 * FL_NS_PER_US)
-#define ACK_AT_LAST   (3 * FL_NS_PER_MS)
+#define ACK_AT_LAST   (3 * FL_NS_PER_MS) /* later than the thread's next look while a program polls */
 #define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
 
 static struct {
@@ -382,7 +382,7 @@ static void tick_due(struct fl_rnic *rnic)
  * A program that polls is about to see the message that came, and is likely to post an answer where it did so
  * the last time: the acknowledgement leaves with that, or in the next turn. To send it alone would delay the
  * answer by a system call. Where no answer is posted after all, and nobody polls on, the RNIC's thread sends
- * it (fl_rnic_drive), and the next ones leave at once.
+ * it, and the next ones leave at once.
  */
 static bool ack_may_wait(const struct fl_rnic *rnic, struct fl_qp *qp)
 {
@@ -474,10 +474,6 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
     rnic->polled_turn = !last_look;
     const bool any = fl_rnic_progress_locked(rnic, 0);
     rnic->polled_turn = false;
-    /* The thread may sleep until a packet comes, with no deadline. It looks as soon as that while it leaves
-     * all to a program that polls: no need to wake it then. */
-    if (!fl_list_empty(&rnic->ready))
-        fl_rnic_wake_by(rnic, rnic->now + FL_RNIC_LOOK_MAX);
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     else if (any)

@@ -150,8 +150,6 @@ void fl_rnic_thread_stop(struct fl_rnic *rnic);
 void fl_rnic_thread_forget(struct fl_rnic *rnic);         /* in the child of a fork */
 void fl_rnic_thread_add_fd(struct fl_rnic *rnic, int fd); /* of a client; -1: none */
 void fl_rnic_thread_del_fd(struct fl_rnic *rnic, int fd);
-/* How long the thread at most leaves all to a program that polls. */
-#define FL_RNIC_LOOK_MAX (2 * FL_NS_PER_MS)
 /* The deadline came nearer; wakes the thread if it sleeps longer. */
 void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline);
 /* Some program waits for an event from now on: the thread drives. */

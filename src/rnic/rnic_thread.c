@@ -22,6 +22,7 @@
 
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
+#define LOOK_MAX   (2 * FL_NS_PER_MS)
 #define LOOK_ARMED (400 * FL_NS_PER_US)
 #define SPIN_NS                                                                                \
     (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
@@ -129,7 +130,7 @@ static void read_netlink(struct fl_rnic *rnic)
 /* Where somebody waits for an event, a program that stops polling is noticed sooner. */
 static uint64_t look_max(const struct fl_rnic *rnic)
 {
-    return __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED) ? LOOK_ARMED : FL_RNIC_LOOK_MAX;
+    return __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED) ? LOOK_ARMED : LOOK_MAX;
 }
 
 /* Does a thread of the program drive, or did it try while we did? Without the lock. */
