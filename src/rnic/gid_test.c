@@ -185,7 +185,8 @@ static void test_no_descriptor_is_left(void **state)
     uint32_t removals = fl_devices_nr_removals;
     struct rlimit before, few;
     int lowest = dup(0);
-    assert_true(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+    assert_true(lowest >= 0 && !close(lowest));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
     for (int left = 0; left < 4; left++) {
         few.rlim_cur = (rlim_t)(lowest + left);
