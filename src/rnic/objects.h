@@ -151,9 +151,6 @@ struct fl_qp {
     struct fl_srq *srq;
     uint32_t pd_number;
     struct fl_list ready_link;    /* rnic->ready */
-    uint64_t recv_turn, ack_turn; /* turn of the RNIC in which it last completed a receive, kept an
-                                     acknowledgement back */
-    bool answers;                 /* something was posted in the turn of the last receive */
     struct fl_list datagram_link; /* rnic->datagrams */
     struct fl_timer timer;        /* in rnic->timers */
     bool doomed;                  /* its completion queue overran: to ERR after this turn */

@@ -320,50 +320,6 @@ static void test_last_wqe_reached(void **state)
     tv_free(tv);
 }
 
-static uint64_t nr_acks(const struct tv_end *end)
-{
-    struct fl_rnic *rnic = fl_qp_of(end->qp)->rnic;
-    fl_rnic_lock(rnic);
-    uint64_t nr = fl_qp_of(end->qp)->roce.stats.nr_acks;
-    fl_rnic_unlock(rnic);
-    return nr;
-}
-
-/* One message and its answer. True: the acknowledgement of the message waited for the answer; the RNIC's
- * thread may have been faster than we. */
-static bool answer_takes_acknowledgement_along(struct tv *tv)
-{
-    struct ibv_wc wc;
-    assert_int_equal(tv_recv(&tv->b, 1, 0, 4096), 0);
-    assert_int_equal(tv_recv(&tv->a, 2, 0, 4096), 0);
-    uint64_t before = nr_acks(&tv->b);
-    assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_SEND, 0, 0, 64, 0), 0);
-    while (!ibv_poll_cq(tv->b.rcq, 1, &wc))
-        ;
-    bool waited = nr_acks(&tv->b) == before;
-    assert_int_equal(tv_post(&tv->b, &tv->a, IBV_WR_SEND, 0, 0, 64, 0), 0);
-    waited = waited && nr_acks(&tv->b) == before + 1;
-    tv_wait_ok(tv->a.scq, IBV_WC_SEND);
-    tv_wait_ok(tv->b.scq, IBV_WC_SEND);
-    tv_wait_ok(tv->a.rcq, IBV_WC_RECV);
-    return waited;
-}
-
-/* The acknowledgement of a message leaves with the answer to it, or with the next poll. */
-static void test_acknowledgement_waits_for_the_answer(void **state)
-{
-    struct tv *tv = tv_pair(IBV_QPT_RC);
-    bool waited = false;
-    for (int i = 0; i < 1000 && !waited; i++)
-        waited = answer_takes_acknowledgement_along(tv);
-    assert_true(waited);
-    assert_int_equal(tv_recv(&tv->b, 1, 0, 4096), 0);
-    assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_SEND, 0, 0, 64, 0), 0);
-    tv_wait_ok(tv->b.rcq, IBV_WC_RECV); /* nothing is posted */
-    tv_wait_ok(tv->a.scq, IBV_WC_SEND);
-    tv_free(tv);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,7 +334,6 @@ int main(void)
         cmocka_unit_test(test_shared_receive_queue),
         cmocka_unit_test(test_shared_receive_queue_resize),
         cmocka_unit_test(test_last_wqe_reached),
-        cmocka_unit_test(test_acknowledgement_waits_for_the_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,8 +83,6 @@ void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, boo
     struct fl_cq *cq = of_send ? qp->send_cq : qp->recv_cq;
     struct fl_rnic *rnic = qp->rnic;
     fl_cq_put(cq, wc);
-    if (!of_send)
-        qp->recv_turn = rnic->stats.nr_turns;
     if (rnic->gather.cq != cq)
         tell_gathered(rnic);
     rnic->gather.cq = cq;
@@ -211,8 +209,6 @@ static void udp_take_back(struct fl_qp *qp, uint32_t nr)
 static void udp_kick(struct fl_qp *qp)
 {
     qp->rnic->now = fl_now_ns();
-    if (qp->recv_turn == qp->rnic->stats.nr_turns)
-        qp->answers = true;
     fl_rnic_send_locked(qp->rnic, qp);
     if (qp->qp.qp_type == IBV_QPT_UD && fl_port_stats(qp->rnic->port)->is_hub) {
         /* What is for this host comes to our own socket, and nobody would send it again if the program ended

@@ -17,7 +17,6 @@
 #define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
 #define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
 #define PORT_EVERY_NS (2 * FL_NS_PER_US)
-#define ACK_AT_LAST   (3 * FL_NS_PER_MS) /* later than the thread's next look while a program polls */
 #define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
 
 static struct {
@@ -378,39 +377,10 @@ static void tick_due(struct fl_rnic *rnic)
     }
 }
 
-/*
- * A program that polls is about to see the message that came, and is likely to post an answer where it did so
- * the last time: the acknowledgement leaves with that, or in the next turn. To send it alone would delay the
- * answer by a system call. Where no answer is posted after all, and nobody polls on, the RNIC's thread sends
- * it, and the next ones leave at once.
- */
-static bool ack_may_wait(const struct fl_rnic *rnic, struct fl_qp *qp)
-{
-    const uint64_t turn = rnic->stats.nr_turns;
-    if (!rnic->polled_turn || !qp->answers || qp->recv_turn != turn || qp->ack_turn + 1 == turn || qp->link ||
-        !fl_roce_qp_owes_ack(&qp->roce))
-        return false;
-    qp->ack_turn = turn;
-    qp->answers = false;
-    return true;
-}
-
 static void send_ready(struct fl_rnic *rnic)
 {
-    struct fl_list waiting;
-    fl_list_init(&waiting);
-    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++) {
-        struct fl_qp *qp = FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link);
-        if (ack_may_wait(rnic, qp)) {
-            fl_list_del(&qp->ready_link);
-            fl_list_add_tail(&waiting, &qp->ready_link);
-        } else {
-            fl_rnic_send_locked(rnic, qp);
-        }
-    }
-    if (!fl_list_empty(&waiting)) /* should the program not poll again: the thread looks as often as this */
-        fl_rnic_wake_by(rnic, rnic->now + ACK_AT_LAST);
-    fl_list_splice(&rnic->ready, &waiting);
+    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++)
+        fl_rnic_send_locked(rnic, FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link));
 }
 
 /* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
@@ -471,9 +441,7 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
             __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
         return;
     }
-    rnic->polled_turn = !last_look;
     const bool any = fl_rnic_progress_locked(rnic, 0);
-    rnic->polled_turn = false;
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     else if (any)
