@@ -13,6 +13,13 @@ def ip(*args):
     subprocess.run(["ip", *args], check=True)
 
 
+def add(address, length):
+    """The kernel makes the address's route a moment after the address."""
+    ip("addr", "add", f"{address}/{length}", "dev", "lo", "nodad")
+    wait_until(f"there is a route to {address}",
+               lambda: subprocess.run(["ip", "-6", "route", "get", address, "oif", "lo"], capture_output=True).returncode == 0)
+
+
 def works(address):
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen=f"tcp://{address}:0") as s:
         shown = s.ready["listeners"][0]["url"]
@@ -40,13 +47,13 @@ def test_name_that_cannot_be_asked_for():
 
 def test_t15_longest_address():
     if OWN:
-        ip("addr", "add", LONGEST + "/128", "dev", "lo", "nodad")
+        add(LONGEST, 128)
         works(f"[{LONGEST}]")
 
 
 def test_t15_scope():
     if OWN:
-        ip("addr", "add", "fe80::1/64", "dev", "lo", "nodad")
+        add("fe80::1", 64)
         works("[fe80::1%lo]")
 
 
