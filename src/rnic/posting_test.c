@@ -323,16 +323,11 @@ static void test_last_wqe_reached(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_V1_inline_list),
-        cmocka_unit_test(case_V1_inline_sges),
-        cmocka_unit_test(case_V2_zero_length),
-        cmocka_unit_test(test_list_with_a_fault),
-        cmocka_unit_test(test_queue_full),
-        cmocka_unit_test(test_extended_operations),
-        cmocka_unit_test(test_extended_all_or_none),
-        cmocka_unit_test(test_extended_not_supported),
-        cmocka_unit_test(test_shared_receive_queue),
-        cmocka_unit_test(test_shared_receive_queue_resize),
+        cmocka_unit_test(case_V1_inline_list),       cmocka_unit_test(case_V1_inline_sges),
+        cmocka_unit_test(case_V2_zero_length),       cmocka_unit_test(test_list_with_a_fault),
+        cmocka_unit_test(test_queue_full),           cmocka_unit_test(test_extended_operations),
+        cmocka_unit_test(test_extended_all_or_none), cmocka_unit_test(test_extended_not_supported),
+        cmocka_unit_test(test_shared_receive_queue), cmocka_unit_test(test_shared_receive_queue_resize),
         cmocka_unit_test(test_last_wqe_reached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,14 +51,12 @@ static void wrap(struct page *page, const char *text, int at, int indent)
 
 static void FL_PRINTF(3, 4) say(struct page *page, int indent, const char *fmt, ...)
 {
-    char *text = NULL;
+    char *text;
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        abort();
+    text = term_text(fmt, args);
     va_end(args);
-    fl_utf8_make_harmless(text); /* names that a peer chose */
     wrap(page, text, printf("%*s", indent, ""), indent);
     free(text);
 }

@@ -76,16 +76,22 @@ void table_init(struct table *t, ...)
     va_end(args);
 }
 
-void table_cell(struct table *t, const char *fmt, ...)
+char *term_text(const char *fmt, va_list args)
 {
     char *text = NULL;
+
+    if (vasprintf(&text, fmt, args) < 0)
+        abort();
+    return fl_utf8_make_harmless(text); /* a target's discovery log is full of names of its choice */
+}
+
+void table_cell(struct table *t, const char *fmt, ...)
+{
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        abort();
+    add_cell(t, term_text(fmt, args));
     va_end(args);
-    add_cell(t, fl_utf8_make_harmless(text)); /* a target's discovery log is full of names of its choice */
 }
 
 /* Columns that a text takes: UTF-8 continuation bytes take none. */

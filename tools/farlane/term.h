@@ -3,6 +3,7 @@
 #ifndef FARLANE_TERM_H
 #define FARLANE_TERM_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ bool term_is_tty(FILE *f);
 const char *term_on(FILE *f, enum term_style style);
 const char *term_off(FILE *f);
 int term_width(FILE *f); /* columns; 100 when it is no terminal */
+/* Of malloc, the caller's; without what a terminal would take for a command. */
+char *term_text(const char *fmt, va_list args);
 
 /* ---- tables ---- */
 #define TABLE_MAX_COLUMNS 20

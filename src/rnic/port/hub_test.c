@@ -343,7 +343,18 @@ static struct node *hub_of(struct bed *b)
     return NULL;
 }
 
-/* The hub is killed 20 times; the others go on with the numbers and services that they had. */
+/* hub: asks for what the other one listens on, and must not answer in its place. */
+static void request_till_it_comes(struct node *hub, struct node *listener, uint64_t service_id)
+{
+    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    while (!__atomic_load_n(&listener->nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
+        node_do(hub, REQUEST, service_id);
+        usleep(1000);
+    }
+    assert_true(listener->nr_cm);
+    assert_int_equal(hub->nr_cm, 0);
+}
+
 /* A new hub refuses nobody for a service whose owner has not come back to it yet. */
 static void a_new_hub_waits_for_what_others_listen_on(void **state)
 {
@@ -356,12 +367,7 @@ static void a_new_hub_waits_for_what_others_listen_on(void **state)
     assert_ptr_equal(hub_of(b), &n[2]);
     node_do(&n[2], REQUEST, 77);
     kill(n[1].pid, SIGCONT);
-    while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
-        node_do(&n[2], REQUEST, 77);
-        usleep(1000);
-    }
-    assert_true(n[1].nr_cm);
-    assert_int_equal(n[2].nr_cm, 0);
+    request_till_it_comes(&n[2], &n[1], 77);
     usleep(600000);
     node_do(&n[2], REQUEST, 1234); /* nobody's */
     while (!__atomic_load_n(&n[2].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
@@ -399,7 +405,7 @@ static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
     return longest;
 }
 
-/* All over again where a machine was so busy that one of them waited for a CPU. */
+/* The others go on with the numbers and services that they had. All over again where a machine was so busy that one of them waited for a CPU. */
 static void a_killed_hub_costs_little(void **state)
 {
     struct bed *b = bed_open(NODES);
@@ -483,7 +489,6 @@ static void a_newcomer_in_a_stopped_hubs_place_refuses_nobody(void **state)
 {
     struct bed *b = bed_open(2);
     struct node *n = b->nodes;
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
     assert_ptr_equal(hub_of(b), &n[0]);
     assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
     kill(n[1].pid, SIGSTOP); /* as one that looks once a second, since it is idle */
@@ -496,12 +501,7 @@ static void a_newcomer_in_a_stopped_hubs_place_refuses_nobody(void **state)
         usleep(6000);
     }
     kill(n[1].pid, SIGCONT);
-    while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
-        node_do(&n[2], REQUEST, 77);
-        usleep(1000);
-    }
-    assert_true(n[1].nr_cm);
-    assert_int_equal(n[2].nr_cm, 0);
+    request_till_it_comes(&n[2], &n[1], 77);
     kill(n[0].pid, SIGCONT);
     bed_close(b);
 }
