@@ -180,6 +180,20 @@ def test_the_kernels_target():
         "this kernel has no nvmet", "the kernel's module is not loaded: modprobe nvmet-tcp")
 
 
+def test_hardware_that_leads_nowhere():
+    """What an RDMA device costs cannot be measured here; that there is one, and why it has no figures, is told."""
+    device = pathlib.Path("root/sys/class/infiniband/mlx5_0")
+    for path, text in (("node_type", "1: CA"), ("ports/1/state", "4: ACTIVE"), ("ports/1/link_layer", "Ethernet"),
+                       ("ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:c633:6401"), ("ports/1/gid_attrs/types/3", "RoCE v2"),
+                       ("ports/1/gid_attrs/ndevs/3", "nowhere0")):
+        (device / path).parent.mkdir(parents=True, exist_ok=True)
+        (device / path).write_text(text + "\n")
+    t = tax("ram:8M", "--ours", *SHORT, env=dict(os.environ, FARLANE_ROOT=os.path.abspath("root")))
+    assert [p["key"] for p in t["paths"]] == OURS[:1] + ["rdma-hardware"] + OURS[1:] + [LEFT_OUT], t
+    assert "mlx5_0" in t["paths"][1]["name"] and t["paths"][1]["not_measured"], t["paths"][1]
+    assert all("not_measured" not in p for p in t["paths"] if p["key"] in OURS), t
+
+
 def test_urls_of_a_target():
     with Serve("--ns", "ram:32M", "--nqn", "nqn.2026-01.org.example:d") as s:
         t = tax(s.url, *SHORT)

@@ -15,6 +15,7 @@
 #include <farlane/host.h>
 
 #include "child.h"
+#include "verbs/devices.h"
 
 #define TAX_MAX_PATHS  24
 #define TAX_MAX_ROUNDS 21
@@ -92,6 +93,12 @@ const char *tax_nvmet_configfs(void);
 const char *tax_nvmet_missing(const char *configfs);
 /* It serves the file by NVMe/TCP at 127.0.0.1 as namespace 1 once the child has written "ready", until it is stopped. */
 int tax_nvmet_start(struct child *c, const char *nqn, const char *file, int port, struct fl_error *err);
+/* Waits, 2 s at most, without a connection, of which the kernel's target would complain in its log. */
+bool tax_nvmet_listens(int port);
+
+/* ---- tax_hardware.c ---- */
+/* Where to listen, "rdma://ADDRESS:0?dev=NAME". 0; -ENODEV: there is no RDMA device of the kernel's here; else with text why it cannot be used. */
+int tax_hardware(char *listen, size_t len, char device[FL_RDMA_NAME_LEN], struct fl_error *err);
 
 /* ---- tax_guard.c ---- */
 int tax_guard_start(struct tax *tax, struct fl_error *err);

@@ -69,6 +69,26 @@ const char *tax_nvmet_configfs(void)
     return path && *path ? path : "/sys/kernel/config";
 }
 
+bool tax_nvmet_listens(int port)
+{
+    char line[256];
+    unsigned int at, state;
+    bool yes = false;
+    int i;
+
+    for (i = 0; i < 100 && !yes; i++) {
+        FILE *f = fopen("/proc/net/tcp", "re");
+
+        while (f && !yes && fgets(line, sizeof(line), f))
+            yes = sscanf(line, " %*d: %*x:%x %*x:%*x %x", &at, &state) == 2 && (int)at == port && state == 0x0A;
+        if (f)
+            fclose(f);
+        if (!yes)
+            usleep(20000);
+    }
+    return yes;
+}
+
 int tax_nvmet_start(struct child *c, const char *nqn, const char *file, int port, struct fl_error *err)
 {
     char port_text[16], id[16];

@@ -193,6 +193,25 @@ static bool has_remote(const struct tax *tax)
     return false;
 }
 
+/* Out of the device and in again. What copies there, a driver of the kernel's perhaps, is not known. */
+static void add_hardware(struct tax *tax)
+{
+    char listen[128], device[FL_RDMA_NAME_LEN], name[64];
+    struct fl_error err = {0};
+    const int rc = tax_hardware(listen, sizeof(listen), device, &err);
+    struct tax_path *p;
+
+    if (rc == -ENODEV)
+        return;
+    snprintf(name, sizeof(name), "NVMe/RDMA, %.40s", device);
+    p = add_path(tax, "rdma-hardware", name);
+    p->wants = "hardware";
+    if (rc < 0)
+        leave_out(p, "%.200s", err.text);
+    else
+        p->target = serve(tax, p, listen);
+}
+
 static void add_own(struct tax *tax)
 {
     struct tax_path *p = add_path(tax, "local", local_name(tax)), *tcp;
@@ -203,6 +222,8 @@ static void add_own(struct tax *tax)
     p->copies = IS_FILE(tax->spec) ? cached : 1;
     if (tax->brief && has_remote(tax))
         return;
+
+    add_hardware(tax);
 
     p = add_path(tax, "rdma-shm", "NVMe/RDMA, shared memory");
     p->wants = "shm";
@@ -321,7 +342,7 @@ static void add_nvmet(struct tax *tax)
     }
     tax->nr_servers++;
     line = child_line(c, READY_MS);
-    if (!line || !answers(port))
+    if (!line || !tax_nvmet_listens(port))
         leave_out(p, "the kernel did not serve it: %s", child_complaint(c, why, sizeof(why)));
     free(line);
 }

@@ -19,6 +19,13 @@ check_hardware() {
   until_true 3 no_qps || fail "queue pairs are left: $(ask t_hw_qps)"
 }
 no_qps() { [ "$(ask t_hw_qps)" = 0 ]; }
+check_tax() { # the kernel's target is one of the ways, in a guest whose kernel has it; fio agrees with us on the device itself
+  ask t_tax || fail "in guest 2"
+  jq -r '.paths[] | "\(.key): \(.not_measured // "\(.mean_us.median) us, \(.iops.median) IOPS")"' "$L/tax.json"
+  for n in local rdma-hardware tcp nvmet fio-local; do
+    want_re "the row $n" "$(jq -r ".paths[] | select(.key == \"$n\") | .not_measured // .iops.median" "$L/tax.json")" '^[0-9.]+$'
+  done
+}
 for n in discover info read-write blocks-4096 queues copy bench ipv6 refused; do
   eval "check_nvmet_${n//-/_}() { ask t_check $n || fail 'in guest 2'; }"
 done

@@ -18,3 +18,8 @@ t_mtu() { ip link set eth0 mtu "$1"; }
 t_hw_qps() { rdma resource show qp | grep 'type RC ' | grep -c 'comm farlane' || :; }
 t_check() { (set -eu -o pipefail; . "$L/checks/nvmet-rdma.sh"; "check_${1//-/_}"); }
 t_complaints() { complaints; }
+t_tax() { # what each way costs, with this kernel's own target among them, on a block device
+  modprobe -a nvmet nvmet-tcp configfs; [ -d /sys/kernel/config/nvmet ] || mount -t configfs config /sys/kernel/config
+  "$FARLANE" tax file:/dev/ram2 --size 16M --seconds 0.3 --rounds 1 --json >"$L/tax.json" || return 1
+  [ -z "$(ls /sys/kernel/config/nvmet/subsystems /sys/kernel/config/nvmet/ports | grep -v :)" ] || { echo "nvmet is left set up"; return 1; }
+}
