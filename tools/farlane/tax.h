@@ -97,7 +97,8 @@ int tax_nvmet_start(struct child *c, const char *nqn, const char *file, int port
 bool tax_nvmet_listens(int port);
 
 /* ---- tax_hardware.c ---- */
-/* Where to listen, "rdma://ADDRESS:0?dev=NAME". 0; -ENODEV: there is no RDMA device of the kernel's here; else with text why it cannot be used. */
+/* Where to listen, "rdma://ADDRESS:0?dev=NAME". 1; 0: this machine has no RDMA device; negative, with text: it has, but it
+ * cannot be used. */
 int tax_hardware(char *listen, size_t len, char device[FL_RDMA_NAME_LEN], struct fl_error *err);
 
 /* ---- tax_guard.c ---- */

@@ -52,7 +52,7 @@ int tax_hardware(char *listen, size_t len, char device[FL_RDMA_NAME_LEN], struct
     size_t i;
 
     if (!has_device(device))
-        return -ENODEV;
+        return 0;
     if (getifaddrs(&list) < 0)
         return fl_error_set(err, -errno, "the addresses of this machine cannot be read: %s", strerror(errno));
     for (i = 0; i < FL_ARRAY_LEN(families) && !found; i++)
@@ -60,7 +60,7 @@ int tax_hardware(char *listen, size_t len, char device[FL_RDMA_NAME_LEN], struct
             found = listen_at(ifa, families[i], listen, len, device, err);
     freeifaddrs(list);
     if (found)
-        return 0;
+        return 1;
     fl_error_set(err, -EADDRNOTAVAIL,
                  "no interface of this machine has an address"); /* unless one has, and says why not */
     return err->code;

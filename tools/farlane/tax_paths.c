@@ -201,7 +201,7 @@ static void add_hardware(struct tax *tax)
     const int rc = tax_hardware(listen, sizeof(listen), device, &err);
     struct tax_path *p;
 
-    if (rc == -ENODEV)
+    if (rc == 0)
         return;
     snprintf(name, sizeof(name), "NVMe/RDMA, %.40s", device);
     p = add_path(tax, "rdma-hardware", name);
