@@ -11,16 +11,16 @@
 uint32_t fl_crc32c(uint32_t crc, const void *p, size_t len)
 {
     unsigned char *b = (unsigned char *)p; /* ISA-L only reads, but its prototype lacks the const */
+    size_t done = 0;
 
     /* crc32_iscsi is the bare register: both inversions are the caller's. */
     crc = ~crc;
-    if (len >= FL_CRC32C_WIDE_MIN && fl_crc32c_wide_works()) {
-        size_t done;
-
-        crc = fl_crc32c_wide(crc, b, len, &done);
-        b += done;
-        len -= done;
-    }
+    if (len >= FL_CRC32C_512_MIN && fl_crc32c_512_works())
+        crc = fl_crc32c_512(crc, b, len, &done);
+    else if (len >= FL_CRC32C_256_MIN && fl_crc32c_256_works())
+        crc = fl_crc32c_256(crc, b, len, &done);
+    b += done;
+    len -= done;
     while (len > MAX_PIECE) {
         crc = crc32_iscsi(b, (int)MAX_PIECE, crc);
         b += MAX_PIECE;
