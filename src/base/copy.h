@@ -49,12 +49,12 @@ static inline void fl_copy_past_caches(void *dst, const void *src, size_t len)
  * wait for the last byte of an RDMA WRITE to change, take it that all is there, and may use the buffer anew
  * at once; memcpy may store the same bytes twice.
  */
-static inline void fl_copy_watched(void *dst, const void *src, size_t len)
+static inline void *fl_copy_watched(void *dst, const void *src, size_t len)
 {
     uint8_t last;
 
     if (!len)
-        return;
+        return dst;
     if ((uintptr_t)dst - (uintptr_t)src < len || (uintptr_t)src - (uintptr_t)dst < len) {
         last = ((const uint8_t *)src)[len - 1]; /* it may be written over */
         memmove(dst, src, len - 1);
@@ -63,6 +63,7 @@ static inline void fl_copy_watched(void *dst, const void *src, size_t len)
         last = ((const uint8_t *)src)[len - 1];
     }
     __atomic_store_n((uint8_t *)dst + len - 1, last, __ATOMIC_RELEASE);
+    return dst;
 }
 
 #endif

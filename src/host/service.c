@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "base/try.h"
+
 static struct {
     pthread_mutex_t lock; /* protects the rest, and start and end of the thread */
     uint32_t nr_users;
@@ -28,7 +30,7 @@ static int start(void)
     if (r < 0)
         return r;
     /* Signals are the program's, not this thread's. */
-    sigfillset(&all);
+    fl_signals_but_faults(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     r = -pthread_create(&service.thread, NULL, run, service.loop);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -29,7 +29,7 @@ struct range {
 
 struct fl_guard {
     int fd, stop_fd;
-    fl_guard_gone *gone;
+    const struct fl_guard_ops *ops;
     void *arg;
     pthread_t thread;
     struct range pending[PENDING_MAX]; /* the thread's own */
@@ -49,8 +49,8 @@ static void put_off(struct fl_guard *g, uintptr_t from, uintptr_t to)
     g->pending[g->nr_pending++] = (struct range){from, to};
 }
 
-/* Once the event is read, the thread that unmaps goes on. So they are all read before anything is waited for.
- */
+/* Once the event is read, the thread that unmaps goes on: so the lock that those who use the memory need is
+ * taken before, if it can be had. */
 static void read_events(struct fl_guard *g)
 {
     struct uffd_msg msg;
@@ -72,13 +72,15 @@ static void *run(void *arg)
             return NULL;
         if (fds[1].revents)
             return NULL;
+        bool begun = g->ops->begin(g->arg);
         read_events(g);
-        while (g->nr_pending) {
+        if (!begun)
+            continue;
+        for (; g->nr_pending; g->nr_pending--) {
             const struct range *r = &g->pending[g->nr_pending - 1];
-            if (!g->gone(g->arg, r->from, r->to))
-                break;
-            g->nr_pending--;
+            g->ops->gone(g->arg, r->from, r->to);
         }
+        g->ops->end(g->arg);
     }
 }
 
@@ -107,7 +109,7 @@ static int start_thread(struct fl_guard *g)
     return -r;
 }
 
-int fl_guard_create(fl_guard_gone *gone, void *arg, struct fl_guard **guard)
+int fl_guard_create(const struct fl_guard_ops *ops, void *arg, struct fl_guard **guard)
 {
     struct fl_guard *g = calloc(1, sizeof(*g));
     if (!g)
@@ -120,7 +122,7 @@ int fl_guard_create(fl_guard_gone *gone, void *arg, struct fl_guard **guard)
         r = -errno;
         goto close_fd;
     }
-    g->gone = gone;
+    g->ops = ops;
     g->arg = arg;
     pthread_mutex_init(&g->lock, NULL);
     r = start_thread(g);

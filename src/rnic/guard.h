@@ -15,13 +15,19 @@
 struct fl_guard;
 
 /*
- * [from, to) is no longer what it was. Called by the guard's own thread, with no lock held. False: not now (a
- * lock is taken); then it is called again soon. It must not wait: the thread that unmaps may hold the lock.
+ * Called by the guard's own thread. begin() locks what gone() needs, and waits only for a short time for
+ * that: the thread that unmaps goes on when it has been called, and may hold that lock. If it got the lock,
+ * gone() is called for all ranges that are no longer what they were, and end(), before munmap() has returned;
+ * else soon after.
  */
-typedef bool fl_guard_gone(void *arg, uintptr_t from, uintptr_t to);
+struct fl_guard_ops {
+    bool (*begin)(void *arg);
+    void (*gone)(void *arg, uintptr_t from, uintptr_t to);
+    void (*end)(void *arg);
+};
 
 /* 0, or negative errno: there is no guard on this system. */
-int fl_guard_create(fl_guard_gone *gone, void *arg, struct fl_guard **guard);
+int fl_guard_create(const struct fl_guard_ops *ops, void *arg, struct fl_guard **guard);
 void fl_guard_destroy(struct fl_guard *guard); /* NULL: nothing to do */
 void fl_guard_forget(struct fl_guard *guard);  /* in the child of a fork: closes the descriptors, no more */
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "mem/shared.h"
 #include "rnic/guard.h"
 #include "rnic/objects.h"
@@ -111,6 +112,7 @@ struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64
     }
     mr->access = (int)access;
     mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = len};
+    fl_try_init();
     mr->guarded = fl_guard_add(rnic->guard, addr, len); /* before the key opens it */
     fl_rnic_lock(rnic);
     r = fl_key_alloc(&rnic->keys, &mr->slot, &key);
@@ -131,17 +133,42 @@ struct ibv_mr *fl_mr_reg_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64
     return &mr->mr;
 }
 
-/* Called by the guard's thread: regions there are closed, with their windows; the objects stay. */
-bool fl_mr_unmapped(void *arg, uintptr_t from, uintptr_t to)
+#define NS_PER_S          1000000000L
+#define GUARD_PATIENCE_NS (NS_PER_S / 10)
+
+static bool guard_begin(void *arg)
 {
     struct fl_rnic *rnic = arg;
-    if (pthread_mutex_trylock(&rnic->lock))
-        return false;
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_nsec += GUARD_PATIENCE_NS;
+    at.tv_sec += at.tv_nsec / NS_PER_S;
+    at.tv_nsec %= NS_PER_S;
+    return !pthread_mutex_timedlock(&rnic->lock, &at);
+}
+
+static void guard_end(void *arg)
+{
+    fl_rnic_unlock(arg);
+}
+
+/* Regions there are closed, with their windows; the objects stay. */
+static void close_regions(void *arg, uintptr_t from, uintptr_t to)
+{
+    struct fl_rnic *rnic = arg;
     fl_key_close_range(&rnic->keys, from, to);
-    fl_rnic_unlock(rnic);
-    FL_DEBUG("memory from %#llx to %#llx was unmapped while it was registered: its keys are closed",
-             (unsigned long long)from, (unsigned long long)to);
-    return true;
+    FL_DEBUG("registered memory from %#llx to %#llx is gone: its keys are closed", (unsigned long long)from,
+             (unsigned long long)to);
+}
+
+const struct fl_guard_ops fl_mr_guard_ops = {.begin = guard_begin, .gone = close_regions, .end = guard_end};
+
+void fl_mr_close_missed(struct fl_rnic *rnic)
+{
+    uintptr_t at[FL_TRY_MISSED_MAX];
+    int nr = fl_try_missed(at, FL_TRY_MISSED_MAX);
+    for (int i = 0; i < nr; i++)
+        close_regions(rnic, at[i], at[i] + 1);
 }
 
 struct ibv_mr *fl_mr_reg_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)

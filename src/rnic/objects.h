@@ -259,7 +259,9 @@ void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64
 bool fl_qp_uses_ah(const struct fl_rnic *rnic, const struct ibv_ah *ah);
 
 /* memory_region.c: a fl_guard_gone */
-bool fl_mr_unmapped(void *rnic, uintptr_t from, uintptr_t to);
+extern const struct fl_guard_ops fl_mr_guard_ops;
+/* Regions at which an access failed are closed. Under the lock. */
+void fl_mr_close_missed(struct fl_rnic *rnic);
 
 /* memory_window.c, under rnic->lock: 0 or negative errno */
 int fl_mw_bind(struct fl_qp *qp, const struct ibv_send_wr *wr);

@@ -2,6 +2,7 @@
 /* Posting work requests. */
 #include <errno.h>
 
+#include "base/try.h"
 #include "rnic/objects.h"
 #include "rnic/qp_ex.h"
 #include "rnic/shm_path.h"
@@ -32,6 +33,8 @@ int fl_qp_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr, struct ibv_se
     if (qp->path->post_now)
         wr = qp->path->post_now(qp, wr);
     if (wr) {
+        if (fl_try_has_missed()) /* just now: it is told as an error of the request */
+            fl_mr_close_missed(rnic);
         for (; wr; wr = wr->next) {
             r = post_one(qp, wr);
             if (fl_unlikely(r)) {

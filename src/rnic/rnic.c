@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "rnic/guard.h"
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
@@ -130,6 +131,7 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
     struct fl_rnic *rnic = calloc(1, sizeof(*rnic));
     if (!rnic)
         return fl_error_set(err, -ENOMEM, "no memory for the software RNIC");
+    fl_try_init();
     init_lock(&rnic->lock);
     fl_list_init(&rnic->ready);
     fl_list_init(&rnic->datagrams);
@@ -157,7 +159,7 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
         goto stop_stats;
     }
     fl_shm_path_start(rnic);
-    r = fl_guard_create(fl_mr_unmapped, rnic, &rnic->guard);
+    r = fl_guard_create(&fl_mr_guard_ops, rnic, &rnic->guard);
     if (r)
         FL_DEBUG("memory that is unmapped while it is registered is not noticed: userfaultfd: %s",
                  strerror(-r));
@@ -288,7 +290,8 @@ static void hold(struct fl_rnic *rnic, const struct fl_port_flow *flow, const st
     struct fl_rnic_held *held = &rnic->held;
     uint32_t at = 0;
     for (int i = 0; i < tx->nr_iov; i++) {
-        memcpy(held->bytes + at, tx->iov[i].iov_base, tx->iov[i].iov_len);
+        if (!fl_try_copy(held->bytes + at, tx->iov[i].iov_base, tx->iov[i].iov_len))
+            return;
         at += (uint32_t)tx->iov[i].iov_len;
     }
     held->flow = *flow;
@@ -404,6 +407,8 @@ int fl_rnic_progress_locked(struct fl_rnic *rnic, int max)
     int nr_client = 0;
     rnic->stats.nr_turns++;
     rnic->now = fl_now_ns();
+    if (fl_try_has_missed())
+        fl_mr_close_missed(rnic);
     int n = ask_port(rnic, max);
     fl_list_for_each (client, &rnic->clients, link) {
         if (client->progress)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "rnic/device.h"
 #include "rnic/rnic.h"
 #include "rnic/stats/server.h"
@@ -228,7 +229,7 @@ static void *run(void *arg)
 static int start_thread(struct fl_rnic *rnic)
 {
     sigset_t all, old;
-    sigfillset(&all);
+    fl_signals_but_faults(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int r = pthread_create(&rnic->thread, NULL, run, rnic);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/try.h"
 #include "rnic/roce/parts.h"
 #include "rnic/shm/shm.h"
 #include "rnic/shm_path.h"
@@ -69,6 +70,7 @@ static bool send_message(struct batch *b, const struct ibv_send_wr *wr)
     int nr = pieces(qp, wr, 0, iov, &len);
     if (nr < 0 || len > FL_SHM_MESSAGE_MAX)
         return false;
+    const uint64_t at = qp->link->out.at;
     struct fl_shm_message *m = fl_shm_message_begin(
         qp->link, &qp->messages, qp->qp.qp_num, qp->roce.attr.dest_qpn, qp->roce.attr.sq_psn, (uint32_t)len);
     if (!m)
@@ -78,7 +80,10 @@ static bool send_message(struct batch *b, const struct ibv_send_wr *wr)
                (wr->opcode == IBV_WR_SEND_WITH_IMM ? FL_SHM_IMM : 0);
     m->imm = wr->imm_data;
     for (int i = 0; i < nr; i++) {
-        memcpy(to, iov[i].iov_base, iov[i].iov_len);
+        if (!fl_try_copy(to, iov[i].iov_base, iov[i].iov_len)) {
+            fl_shm_message_cancel(qp->link, &qp->messages, at);
+            return false;
+        }
         to += iov[i].iov_len;
     }
     qp->nr_messages_tx++;
@@ -131,8 +136,8 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
 {
     const struct fl_roce_qp *roce = &qp->roce;
     struct batch b = {.qp = qp, .now = now};
-    if (!qp->link || !fl_shm_link_is_open(qp->link) || roce->cap.type != IBV_QPT_RC || roce->state != IBV_QPS_RTS ||
-        roce->req.head != roce->req.tail)
+    if (!qp->link || !fl_shm_link_is_open(qp->link) || roce->cap.type != IBV_QPT_RC ||
+        roce->state != IBV_QPS_RTS || roce->req.head != roce->req.tail)
         return wr;
     fl_rnic_gather(qp->rnic);
     while (wr && !qp->doomed && post_one(&b, wr))

@@ -5,13 +5,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
@@ -19,9 +20,8 @@
 
 #include "checks.h"
 
-#ifndef UFFD_USER_MODE_ONLY
-#define UFFD_USER_MODE_ONLY 1
-#endif
+#define ALL_ACCESS \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* Calls that return a positive errno, 0 or -1 with errno; those that return an object or NULL with errno */
 #define GIVES(want, call)                                                      \
@@ -219,7 +219,8 @@ static void full(void)
 
 static int connect_to_itself(struct ibv_qp *qp)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE};
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         return -1;
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
@@ -238,43 +239,114 @@ static int connect_to_itself(struct ibv_qp *qp)
                              IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static enum ibv_wc_status next_status(void)
+#if defined(__x86_64__)
+/* A queue pair that is connected to itself, and one request by it: how that ends, or its receive. */
+static enum ibv_wc_status one_request(struct ibv_send_wr *wr, struct ibv_recv_wr *recv, uint64_t which)
 {
-    struct ibv_wc wc = {0};
-    for (int i = 0; i < 10000; i++, usleep(1000)) {
-        int n = ibv_poll_cq(cq, 1, &wc);
-        if (n)
-            return n < 0 ? IBV_WC_GENERAL_ERR : wc.status;
+    struct ibv_send_wr *bad;
+    struct ibv_recv_wr *bad_recv;
+    struct ibv_qp *qp = new_qp(IBV_QPT_RC, NULL);
+    enum ibv_wc_status status = IBV_WC_GENERAL_ERR;
+    wr->send_flags = IBV_SEND_SIGNALED;
+    if (!connect_to_itself(qp) && (!recv || !ibv_post_recv(qp, recv, &bad_recv)) &&
+        !ibv_post_send(qp, wr, &bad)) {
+        struct ibv_wc wc = {0};
+        for (int i = 0; i < 20000 && (wc.wr_id != which || !wc.qp_num); i++)
+            if (ibv_poll_cq(cq, 1, &wc) <= 0)
+                usleep(1000);
+        status = wc.wr_id == which ? wc.status : IBV_WC_GENERAL_ERR;
     }
-    return IBV_WC_GENERAL_ERR;
+    ibv_destroy_qp(qp);
+    return status;
 }
 
-/* Memory that was registered and then taken away: an error of the request, once the kernel has told of it,
- * which it does a moment after munmap() has returned; and it does not where it has no userfaultfd. */
+/* Memory that was registered and then taken away, in whichever way: an error of the request, at once. */
 static void memory_that_is_gone(void)
 {
-    int watch = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
-    if (watch < 0)
-        return;
-    close(watch);
-    char *gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct ibv_mr *mr = ibv_reg_mr(pd, gone, 4096, IBV_ACCESS_LOCAL_WRITE);
-    struct ibv_sge sge = {(uintptr_t)gone, 64, mr->lkey};
-    struct ibv_send_wr *bad,
-        wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
-    struct ibv_recv_wr *bad_recv, recv = {.sg_list = &sge, .num_sge = 1};
-    struct ibv_qp *qp = new_qp(IBV_QPT_RC, NULL);
-    GIVES(0, connect_to_itself(qp));
-    munmap(gone, 4096);
-    usleep(300000);
-    GIVES(0, ibv_post_recv(qp, &recv, &bad_recv));
-    GIVES(0, ibv_post_send(qp, &wr, &bad));
-    enum ibv_wc_status status = next_status();
-    check(status != IBV_WC_SUCCESS && status != IBV_WC_GENERAL_ERR, "a SEND from memory that is gone",
-          status);
-    GIVES(0, ibv_destroy_qp(qp));
-    GIVES(0, ibv_dereg_mr(mr));
+    enum { SEND_FROM, RECEIVE_TO, WRITE_FROM, WRITE_TO, READ_FROM, READ_TO, ADD_AT, ADD_TO, WAYS };
+    for (int way = 0; way < 2 * WAYS; way++) {
+        int what = way % WAYS;
+        char *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct ibv_mr *bad = ibv_reg_mr(pd, gone, 8192, ALL_ACCESS),
+                      *good = ibv_reg_mr(pd, buf, sizeof(buf), ALL_ACCESS);
+        bool far = what == WRITE_TO || what == READ_FROM || what == ADD_AT;
+        bool local = what == SEND_FROM || what == WRITE_FROM || what == READ_TO || what == ADD_TO;
+        struct ibv_sge sge = {(uintptr_t)(local ? gone + 4000 : buf), 8, (local ? bad : good)->lkey};
+        struct ibv_sge to = {(uintptr_t)(what == RECEIVE_TO ? gone : buf), 64,
+                             (what == RECEIVE_TO ? bad : good)->lkey};
+        struct ibv_recv_wr recv = {.wr_id = 2, .sg_list = &to, .num_sge = 1};
+        struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+        uint64_t addr = (uintptr_t)(far ? gone + 4000 : buf);
+        uint32_t rkey = (far ? bad : good)->rkey;
+        if (what == WRITE_FROM || what == WRITE_TO || what == READ_FROM || what == READ_TO) {
+            wr.opcode = what == WRITE_FROM || what == WRITE_TO ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+            wr.wr.rdma.remote_addr = addr;
+            wr.wr.rdma.rkey = rkey;
+        } else if (what == ADD_AT || what == ADD_TO) {
+            wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+            wr.wr.atomic.remote_addr = addr;
+            wr.wr.atomic.rkey = rkey;
+            wr.wr.atomic.compare_add = 1;
+        }
+        if (way < WAYS)
+            munmap(gone, 8192);
+        else /* of which nobody tells */
+            mprotect(gone, 8192, PROT_NONE);
+        enum ibv_wc_status status = one_request(&wr, wr.opcode == IBV_WR_SEND ? &recv : NULL,
+                                                what == RECEIVE_TO ? 2 : 1);
+        check(status != IBV_WC_SUCCESS && status != IBV_WC_GENERAL_ERR, "a request on memory that is gone",
+              way * 100 + (int)status);
+        GIVES(0, ibv_dereg_mr(bad));
+        GIVES(0, ibv_dereg_mr(good));
+        if (way >= WAYS)
+            munmap(gone, 8192);
+    }
 }
+
+/* Posts to memory that is there now and then. */
+static void *post_many(void *arg)
+{
+    struct ibv_mr **mr = arg;
+    for (int i = 0; !__atomic_load_n(&mr[2], __ATOMIC_ACQUIRE); i++) {
+        struct ibv_sge sge = {(uintptr_t)mr[0]->addr, 4096, mr[0]->lkey};
+        struct ibv_send_wr wr = {.wr_id = 1,
+                                 .sg_list = &sge,
+                                 .num_sge = 1,
+                                 .opcode = i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE};
+        wr.wr.rdma.remote_addr = (uintptr_t)mr[1]->addr;
+        wr.wr.rdma.rkey = mr[1]->rkey;
+        one_request(&wr, NULL, 1); /* may have been in time */
+    }
+    return NULL;
+}
+
+static void memory_that_goes_meanwhile(void)
+{
+    for (int i = 0; i < 30; i++) {
+        char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct ibv_mr *mr[3] = {ibv_reg_mr(pd, p, 4096, ALL_ACCESS),
+                                ibv_reg_mr(pd, p + 4096, 4096, ALL_ACCESS)};
+        pthread_t thread;
+        pthread_create(&thread, NULL, post_many, mr);
+        usleep((useconds_t)(i * 37 % 500));
+        munmap(i % 2 ? p : p + 4096, 4096);
+        usleep(1000);
+        __atomic_store_n(&mr[2], mr[0], __ATOMIC_RELEASE);
+        pthread_join(thread, NULL);
+        munmap(p, 8192);
+        GIVES(0, ibv_dereg_mr(mr[0]));
+        GIVES(0, ibv_dereg_mr(mr[1]));
+    }
+}
+#else
+static void memory_that_is_gone(void)
+{
+}
+
+static void memory_that_goes_meanwhile(void)
+{
+}
+#endif
 
 /* Used once more after they were destroyed */
 static void destroyed(void)
@@ -371,6 +443,7 @@ int main(void)
     limits();
     full();
     memory_that_is_gone();
+    memory_that_goes_meanwhile();
     destroyed();
     connection_manager();
     wrong_order();

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/try.h"
 #include "base/util.h"
 
 #define MASK  (FL_HUB_RING_LEN - 1)
@@ -104,6 +105,7 @@ bool fl_hub_ring_commit(struct fl_hub_ring *ring)
 
 bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake)
 {
+    const uint64_t before = ring->at;
     uint32_t len = 0;
     uint8_t *p;
     *wake = false;
@@ -113,7 +115,10 @@ bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr
     if (!p)
         return false;
     for (int i = 0; i < nr_iov; i++) {
-        memcpy(p, iov[i].iov_base, iov[i].iov_len);
+        if (!fl_try_copy(p, iov[i].iov_base, iov[i].iov_len)) {
+            ring->at = before;
+            return true;
+        }
         p += iov[i].iov_len;
     }
     *wake = fl_hub_ring_commit(ring);

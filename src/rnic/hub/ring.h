@@ -43,7 +43,7 @@ int fl_hub_ring_map(struct fl_hub_ring *ring,
                     int fd); /* -EINVAL: not of the right size, or it could shrink */
 void fl_hub_ring_unmap(struct fl_hub_ring *ring);
 
-/* Writer. False: full. wake is set, once, when the reader sleeps and should be told. */
+/* Writer. False: full. What is not there to be copied is not written, as if it were lost. wake is set, once, when the reader sleeps and should be told. */
 bool fl_hub_ring_write(struct fl_hub_ring *ring, const struct iovec *iov, int nr_iov, bool *wake);
 
 /* Room for a record of len bytes, wherever the ring stands? */

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/try.h"
 #include "base/util.h"
 #include "rnic/port/udp.h"
 
@@ -402,8 +403,11 @@ bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const
     e->source = source;
     p = e->bytes + e->len;
     for (int i = 0; i < packet->nr_iov; i++) {
-        if (packet->iov[i].iov_len)
-            memcpy(p, packet->iov[i].iov_base, packet->iov[i].iov_len);
+        if (!fl_try_copy(p, packet->iov[i].iov_base, packet->iov[i].iov_len)) {
+            stats->nr_tx_dropped++; /* as if the wire lost it: who sends it again finds the key closed */
+            tx->tail -= !e->nr_segments;
+            return true;
+        }
         p += packet->iov[i].iov_len;
     }
     seal(tx, e, e->bytes + e->len, len, (uint16_t)e->nr_segments);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side: SENDs and WRITEs, packet by packet, into memory (9.7.4.1, 9.4.1, 9.4.3). */
 #include "base/copy.h"
+#include "base/try.h"
 #include "rnic/roce/parts.h"
 
 static enum fl_roce_verdict take_send(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
@@ -59,7 +60,8 @@ static enum fl_roce_verdict take_write(struct fl_roce_qp *qp, const struct fl_ib
         if (qp->ops->remote(qp, resp->rkey, resp->va + resp->offset, FAULT(8) ? 1 : packet->payload_len,
                             IBV_ACCESS_REMOTE_WRITE, &ptr))
             return FL_ROCE_BAD_ACCESS;
-        fl_copy_watched(ptr, packet->payload, packet->payload_len);
+        if (!fl_try_copy_by(ptr, packet->payload, packet->payload_len, fl_copy_watched))
+            return FL_ROCE_BAD_ACCESS;
     }
     return FL_ROCE_OK;
 }

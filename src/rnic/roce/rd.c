@@ -4,6 +4,7 @@
  * for again is read again; an atomic asked for again is answered with what was found the first time
  * (9.4.4, 9.4.5).
  */
+#include "base/try.h"
 #include "rnic/roce/parts.h"
 
 static struct fl_roce_rd *rd_at(const struct fl_roce_qp *qp, uint32_t i)
@@ -55,14 +56,35 @@ static enum fl_roce_verdict new_read(struct fl_roce_qp *qp, const struct fl_ib_p
     return FL_ROCE_OK;
 }
 
+struct atomic {
+    uint64_t *found; /* what was there, equal or not */
+    uint64_t operand, compare;
+    bool swap;
+};
+
 /* Indivisible also for other threads and for the other queue pairs of this host. */
-static uint64_t execute(uint64_t *at, const struct fl_atomic_eth *eth, bool swap)
+static void *execute(void *at, const void *arg, size_t len)
 {
-    uint64_t operand = be64_get(eth->swap_add), expected = be64_get(eth->compare);
-    if (!swap)
-        return __atomic_fetch_add(at, operand, __ATOMIC_SEQ_CST);
-    __atomic_compare_exchange_n(at, &expected, operand, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return expected; /* what was there, equal or not */
+    const struct atomic *a = arg;
+    (void)len;
+    if (a->swap) {
+        *a->found = a->compare;
+        __atomic_compare_exchange_n((uint64_t *)at, a->found, a->operand, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
+    } else {
+        *a->found = __atomic_fetch_add((uint64_t *)at, a->operand, __ATOMIC_SEQ_CST);
+    }
+    return at;
+}
+
+static bool do_atomic(void *ptr, const struct fl_ib_packet *packet, uint64_t *found)
+{
+    const struct fl_atomic_eth *eth = fl_ib_atomic(packet);
+    const struct atomic a = {.found = found,
+                             .operand = be64_get(eth->swap_add),
+                             .compare = be64_get(eth->compare),
+                             .swap = packet->op->message == FL_IB_COMPARE_SWAP};
+    return fl_try(ptr, &a, sizeof(uint64_t), execute);
 }
 
 static enum fl_roce_verdict new_atomic(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
@@ -79,12 +101,15 @@ static enum fl_roce_verdict new_atomic(struct fl_roce_qp *qp, const struct fl_ib
         return FL_ROCE_BAD_ACCESS;
     if ((uintptr_t)ptr % sizeof(uint64_t)) /* an iova that is aligned, of memory that is not */
         return FL_ROCE_BAD_REQUEST;
+    uint64_t found;
+    if (!do_atomic(ptr, packet, &found))
+        return FL_ROCE_BAD_ACCESS;
     *rd = (struct fl_roce_rd){
         .kind = FL_ROCE_RD_ATOMIC,
         .first_psn = packet->psn,
         .nr_psn = 1,
         .end = 1,
-        .original = execute(ptr, eth, packet->op->message == FL_IB_COMPARE_SWAP),
+        .original = found,
     };
     return FL_ROCE_OK;
 }
@@ -154,7 +179,7 @@ void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     const struct fl_atomic_eth *eth = fl_ib_atomic(packet);
     if (FAULT(2) &&
         !qp->ops->remote(qp, be32_get(eth->rkey), be64_get(eth->va), 8, IBV_ACCESS_REMOTE_ATOMIC, &ptr))
-        rd->original = execute(ptr, eth, packet->op->message == FL_IB_COMPARE_SWAP);
+        do_atomic(ptr, packet, &rd->original);
     rd->replay = rd->replay || !rd->pending;
     rd->next = 0;
     rd->pending = true;

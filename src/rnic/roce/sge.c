@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/try.h"
 #include "rnic/roce/parts.h"
 
 uint64_t fl_roce_sge_len(const struct ibv_sge *sge, uint32_t nr)
@@ -57,7 +58,8 @@ int fl_roce_scatter(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t n
         int r = qp->ops->local(qp, sge[i].lkey, addr, n, IBV_ACCESS_LOCAL_WRITE, &ptr);
         if (r)
             return r;
-        memcpy(ptr, from, n);
+        if (!fl_try_copy(ptr, from, n))
+            return -EFAULT;
         from += n;
         len -= n;
     }

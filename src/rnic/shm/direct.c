@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/copy.h"
+#include "base/try.h"
 
 bool fl_shm_direct_begin(struct fl_shm_link *link, uint64_t now)
 {
@@ -86,32 +87,64 @@ static uint8_t *mapped(const struct fl_shm_link *link, const struct fl_key_place
     return NULL;
 }
 
-static void write_mapped(uint8_t *to, const struct fl_shm_request *r)
+static bool write_mapped(uint8_t *to, const struct fl_shm_request *r)
 {
     for (int i = 0; i < r->nr_iov; i++) {
-        fl_copy_watched(to, r->iov[i].iov_base, r->iov[i].iov_len);
+        if (!fl_try_copy_by(to, r->iov[i].iov_base, r->iov[i].iov_len, fl_copy_watched))
+            return false;
         to += r->iov[i].iov_len;
     }
+    return true;
 }
 
-static void read_mapped(const uint8_t *from, const struct fl_shm_request *r)
+static bool read_mapped(const uint8_t *from, const struct fl_shm_request *r)
 {
     for (int i = 0; i < r->nr_iov; i++) {
-        memmove(r->iov[i].iov_base, from, r->iov[i].iov_len);
+        if (!fl_try_copy_by(r->iov[i].iov_base, from, r->iov[i].iov_len, memmove))
+            return false;
         from += r->iov[i].iov_len;
     }
+    return true;
 }
 
+struct atomic {
+    const struct fl_shm_request *request;
+    uint64_t *found;
+};
+
+static void *execute(void *at, const void *arg, size_t len)
+{
+    const struct atomic *a = arg;
+    const struct fl_shm_request *r = a->request;
+    uint64_t *word = at;
+    (void)len;
+    if (r->op == FL_SHM_ADD)
+        *a->found = __atomic_fetch_add(word, r->operand, __ATOMIC_SEQ_CST);
+    else
+        __atomic_compare_exchange_n(word, a->found, r->operand, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return at;
+}
+
+static void *touch(void *at, const void *same, size_t len)
+{
+    (void)same;
+    for (size_t i = 0; i < len; i++)
+        __atomic_fetch_or((uint8_t *)at + i, 0, __ATOMIC_RELAXED);
+    return at;
+}
+
+/* What is done once must not be done again by a packet: where the result has no place it is not begun. If
+ * that place goes just now, the result is lost with it. */
 static bool atomic_mapped(uint8_t *at, const struct fl_shm_request *r)
 {
-    uint64_t original = r->compare, *word = (uint64_t *)at;
-    if ((uintptr_t)at % sizeof(*word) || r->nr_iov != 1)
+    uint64_t found = r->compare;
+    const struct atomic a = {.request = r, .found = &found};
+    if ((uintptr_t)at % sizeof(found) || r->nr_iov != 1)
         return false;
-    if (r->op == FL_SHM_ADD)
-        original = __atomic_fetch_add(word, r->operand, __ATOMIC_SEQ_CST);
-    else
-        __atomic_compare_exchange_n(word, &original, r->operand, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    memcpy(r->iov[0].iov_base, &original, sizeof(original));
+    void *result = r->iov[0].iov_base;
+    if (!fl_try(result, result, sizeof(found), touch) || !fl_try(at, &a, sizeof(found), execute))
+        return false;
+    (void)!fl_try_copy(result, &found, sizeof(found));
     return true;
 }
 
@@ -136,13 +169,10 @@ static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_reques
     uint8_t *at = mapped(link, place, r->len);
     if (!at)
         return copy_by_kernel(link, r, place->ptr) ? FL_SHM_VM : FL_SHM_NOT;
-    if (r->op == FL_SHM_READ)
-        read_mapped(at, r);
-    else if (r->op == FL_SHM_WRITE)
-        write_mapped(at, r);
-    else if (!atomic_mapped(at, r))
-        return FL_SHM_NOT;
-    return FL_SHM_MAPPED;
+    bool ok = r->op == FL_SHM_READ    ? read_mapped(at, r)
+              : r->op == FL_SHM_WRITE ? write_mapped(at, r)
+                                      : atomic_mapped(at, r);
+    return ok ? FL_SHM_MAPPED : FL_SHM_NOT;
 }
 
 /* May it be done before the peer has taken the messages that were sent before it? 10.8.3.3 keeps the order of

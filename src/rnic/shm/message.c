@@ -43,6 +43,12 @@ struct fl_shm_message *fl_shm_message_begin(struct fl_shm_link *link, struct fl_
     return m;
 }
 
+void fl_shm_message_cancel(struct fl_shm_link *link, struct fl_shm_flow *flow, uint64_t at)
+{
+    link->out.at = at;
+    flow->sent--;
+}
+
 bool fl_shm_message_all_taken(struct fl_shm_flow *flow)
 {
     if (flow->taken != flow->sent && flow->peer)

@@ -42,6 +42,8 @@ struct fl_shm_flow {
  * to be sent now. It leaves with fl_hub_ring_commit(). */
 struct fl_shm_message *fl_shm_message_begin(struct fl_shm_link *link, struct fl_shm_flow *flow, uint32_t qpn,
                                             uint32_t dest_qpn, uint32_t psn, uint32_t len);
+/* It does not leave after all: `at` is what link->out.at was before it was begun, and it is the last. */
+void fl_shm_message_cancel(struct fl_shm_link *link, struct fl_shm_flow *flow, uint64_t at);
 /* Are all that were sent in their receives? */
 bool fl_shm_message_all_taken(struct fl_shm_flow *flow);
 
