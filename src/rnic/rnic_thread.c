@@ -22,9 +22,13 @@
 #include "rnic/stats/server.h"
 
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
+/* One that has polled so far may be off its CPU for a moment, perhaps since this thread has it. To drive in its
+ * place then is of no use, and when this thread is off its CPU with the lock, the program waits for a time slice. */
+#define STEADY_NS  FL_NS_PER_MS
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
 #define LOOK_MAX   (2 * FL_NS_PER_MS)
 #define LOOK_ARMED (400 * FL_NS_PER_US)
+#define MANY_LOOKS 32 /* that have found it polling: it will */
 #define SPIN_NS                                                                                \
     (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
                          */
@@ -128,47 +132,55 @@ static void read_netlink(struct fl_rnic *rnic)
         fl_devices_scan();
 }
 
-/* Where somebody waits for an event, a program that stops polling is noticed sooner. */
-static uint64_t look_max(const struct fl_rnic *rnic)
+/* When to look again whether a program polls that did now */
+struct look {
+    uint64_t after;
+    uint32_t nr; /* in a row that found it polling */
+};
+
+/* Each look takes the CPU from the program for a while. Where somebody waits for an event, a program that stops
+ * polling is noticed sooner, unless it has polled for long. */
+static uint64_t next_look(const struct fl_rnic *rnic, struct look *look)
 {
-    return __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED) ? LOOK_ARMED : LOOK_MAX;
+    bool soon = look->nr++ < MANY_LOOKS && __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED);
+    uint64_t after = look->after;
+    look->after = FL_MIN(after * 2, soon ? LOOK_ARMED : LOOK_MAX);
+    return after;
 }
 
 /* Does a thread of the program drive, or did it try while we did? Without the lock. */
-static bool program_polls(struct fl_rnic *rnic, uint64_t now)
+static bool program_polls(struct fl_rnic *rnic, uint64_t now, uint64_t within)
 {
     if (__atomic_load_n(&rnic->refused, __ATOMIC_RELAXED)) {
         __atomic_store_n(&rnic->refused, false, __ATOMIC_RELAXED);
         __atomic_store_n(&rnic->polled_at, now, __ATOMIC_RELAXED);
     }
     uint64_t polled = __atomic_load_n(&rnic->polled_at, __ATOMIC_SEQ_CST);
-    return polled && (int64_t)(now - polled) < (int64_t)POLLING_NS;
+    return polled && (int64_t)(now - polled) < (int64_t)within;
 }
 
 /* A program drives, as it did: nothing to do but to look again later. The lock is left alone: who holds it
  * may be waiting for this very CPU. */
-static bool leave_alone(struct fl_rnic *rnic, uint64_t *look)
+static bool leave_alone(struct fl_rnic *rnic, struct look *look)
 {
     uint64_t now = fl_now_ns();
-    if (__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST) || !program_polls(rnic, now))
+    if (__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST) || !program_polls(rnic, now, STEADY_NS))
         return false;
-    __atomic_store_n(&rnic->sleeps_till, now + *look, __ATOMIC_RELAXED);
-    *look = FL_MIN(*look * 2, look_max(rnic));
+    __atomic_store_n(&rnic->sleeps_till, now + next_look(rnic, look), __ATOMIC_RELAXED);
     return true;
 }
 
 /* How long to sleep, and for what. look: how long to leave it to a program that polls. */
-static uint64_t plan_sleep(struct fl_rnic *rnic, bool polled, uint64_t *look)
+static uint64_t plan_sleep(struct fl_rnic *rnic, bool polled, struct look *look)
 {
     uint64_t till;
     if (polled) {
         watch_port(rnic, false);
-        till = rnic->now + *look; /* deadlines, too, are the business of who polls */
-        *look = FL_MIN(*look * 2, look_max(rnic));
+        till = rnic->now + next_look(rnic, look); /* deadlines, too, are the business of who polls */
     } else {
         till = fl_rnic_deadline_locked(rnic); /* asks peers to wake us, so only where that is wanted */
         watch_port(rnic, true);
-        *look = LOOK_MIN;
+        *look = (struct look){.after = LOOK_MIN};
     }
     __atomic_store_n(&rnic->sleeps_till, till, __ATOMIC_RELAXED);
     return till;
@@ -203,7 +215,8 @@ static void sleep_till(struct fl_rnic *rnic, uint64_t till)
 static void *run(void *arg)
 {
     struct fl_rnic *rnic = arg;
-    uint64_t look = LOOK_MIN, busy_till = 0;
+    struct look look = {.after = LOOK_MIN};
+    uint64_t busy_till = 0;
     pthread_setname_np(pthread_self(), "farlane-rnic");
     while (!__atomic_load_n(&rnic->stop, __ATOMIC_ACQUIRE)) {
         if (leave_alone(rnic, &look)) {
@@ -214,7 +227,7 @@ static void *run(void *arg)
         rnic->stats.nr_thread_turns++;
         if (fl_rnic_progress_locked(rnic, 0))
             busy_till = rnic->now + SPIN_NS;
-        bool polled = program_polls(rnic, rnic->now), again = !polled && rnic->now < busy_till;
+        bool polled = program_polls(rnic, rnic->now, POLLING_NS), again = !polled && rnic->now < busy_till;
         uint64_t till = again ? 0 : plan_sleep(rnic, polled, &look);
         fl_rnic_unlock(rnic);
         if (again)
