@@ -158,7 +158,7 @@ static void show(struct fl_qp *qp, bool takes)
                                   .dest_qpn = qp->roce.attr.dest_qpn,
                                   .access = takes ? (uint32_t)qp->roce.attr.access : 0,
                                   .pd = qp->pd_number,
-                                  .epoch = takes ? qp->messages.epoch : 0,
+                                  .epoch = takes && !qp->messages.revoked ? qp->messages.epoch : 0,
                                   .psn = qp->roce.attr.rq_psn};
     bool closes = qp->shown.takes && (!takes || (qp->shown.access & ~now.access));
     fl_shm_path_grant(qp);
@@ -228,11 +228,7 @@ bool fl_shm_path_do(struct fl_qp *qp, struct fl_shm_request *r)
     r->qpn = qp->qp.qp_num;
     r->dest_qpn = qp->roce.attr.dest_qpn;
     r->memo = &qp->peer_keys;
-    r->behind = !fl_shm_message_all_taken(&qp->messages);
-    if (r->behind) {
-        r->lo = __atomic_load_n(&qp->messages.peer->lo, __ATOMIC_RELAXED);
-        r->hi = __atomic_load_n(&qp->messages.peer->hi, __ATOMIC_RELAXED);
-    }
+    r->behind = &qp->messages;
     enum fl_shm_how how = fl_shm_direct(qp->link, r);
     qp->nr_not_direct += how == FL_SHM_NOT;
     qp->nr_mapped += how == FL_SHM_MAPPED;

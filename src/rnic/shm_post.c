@@ -219,8 +219,8 @@ void fl_shm_path_revoke(struct fl_rnic *rnic, uint32_t lkey)
             struct fl_qp *qp = rnic->qps.at[row][i];
             if (!qp || !qp->messages.epoch || qp->messages.closed || !uses(qp->roce.rq, lkey))
                 continue;
-            qp->messages.closed = true;
-            __atomic_store_n(&qp->messages.own->max_len, 0, __ATOMIC_SEQ_CST);
+            qp->messages.closed = qp->messages.revoked = true;
+            fl_shm_path_show(qp); /* which senders look at for each message */
         }
     }
 }

@@ -15,6 +15,7 @@
 #define MASK  (FL_HUB_RING_LEN - 1)
 #define SKIP  UINT32_MAX /* instead of a length: the rest up to the end of the ring is unused */
 #define ALIGN 8u         /* so that a length never wraps */
+#define LINE  FL_CACHE_LINE
 
 /* Until its reader says so, nobody knows that it is awake: a thread that sleeps when another one of its
  * process makes a ring would not be told of what comes first. */
@@ -50,6 +51,13 @@ int fl_hub_ring_map(struct fl_hub_ring *ring, int fd)
     return 0;
 }
 
+int fl_hub_ring_map_by_record(struct fl_hub_ring *ring, int fd)
+{
+    int rc = fl_hub_ring_map(ring, fd);
+    ring->by_record = true;
+    return rc;
+}
+
 void fl_hub_ring_unmap(struct fl_hub_ring *ring)
 {
     if (ring->shared)
@@ -68,37 +76,71 @@ static bool has_room(struct fl_hub_ring *ring, uint64_t need)
     return used <= FL_HUB_RING_LEN && FL_HUB_RING_LEN - used >= need;
 }
 
+static uint32_t *word_at(const struct fl_hub_ring *ring, uint64_t at)
+{
+    return (uint32_t *)(ring->shared->bytes + (at & MASK));
+}
+
+static uint64_t need_of(const struct fl_hub_ring *ring, uint64_t len)
+{
+    return fl_round_up(sizeof(uint32_t) + len, ring->by_record ? LINE : ALIGN);
+}
+
+/* Room for so many bytes in one piece; with by_record also for the 0 behind them. */
+static bool has_room_for(struct fl_hub_ring *ring, uint64_t need)
+{
+    uint64_t to_end = FL_HUB_RING_LEN - (ring->at & MASK);
+    return has_room(ring, (need > to_end ? need + to_end : need) + (ring->by_record ? LINE : 0));
+}
+
 bool fl_hub_ring_has_room(struct fl_hub_ring *ring, size_t len)
 {
-    uint64_t need = fl_round_up(sizeof(uint32_t) + len, ALIGN), to_end = FL_HUB_RING_LEN - (ring->at & MASK);
-    return has_room(ring, need > to_end ? need + to_end : need);
+    return has_room_for(ring, need_of(ring, len));
+}
+
+static void put_word(struct fl_hub_ring *ring, uint32_t word)
+{
+    if (ring->by_record && ring->first == ring->at)
+        ring->first_len = word; /* the 0 stays until the commit */
+    else
+        __atomic_store_n(word_at(ring, ring->at), word, __ATOMIC_RELAXED);
 }
 
 uint8_t *fl_hub_ring_reserve(struct fl_hub_ring *ring, uint32_t len, uint32_t kind)
 {
-    struct fl_hub_ring_shared *s = ring->shared;
-    uint64_t need = fl_round_up(sizeof(len) + (uint64_t)len, ALIGN),
-             to_end = FL_HUB_RING_LEN - (ring->at & MASK);
+    uint64_t need = need_of(ring, len), to_end = FL_HUB_RING_LEN - (ring->at & MASK);
     uint8_t *p;
-    if (!has_room(ring, need > to_end ? need + to_end : need))
+    if (!has_room_for(ring, need))
         return NULL;
     if (need > to_end) {
-        const uint32_t skip = SKIP;
-        memcpy(s->bytes + (ring->at & MASK), &skip, sizeof(skip));
+        put_word(ring, SKIP);
         ring->at += to_end;
     }
-    p = s->bytes + (ring->at & MASK);
+    put_word(ring, len | kind);
+    p = ring->shared->bytes + (ring->at & MASK);
     ring->at += need;
-    len |= kind;
-    memcpy(p, &len, sizeof(len));
     return p + sizeof(len);
+}
+
+static void publish(struct fl_hub_ring *ring)
+{
+    if (ring->first == ring->at)
+        return;
+    __atomic_store_n(word_at(ring, ring->at), 0, __ATOMIC_RELAXED);
+    __atomic_store_n(word_at(ring, ring->first), ring->first_len, __ATOMIC_SEQ_CST);
+    ring->first = ring->at;
+    /* The line of the next 0: by the next time it is ours. */
+    __builtin_prefetch(word_at(ring, ring->at + 2 * (uint64_t)LINE), 1);
 }
 
 bool fl_hub_ring_commit(struct fl_hub_ring *ring)
 {
     struct fl_hub_ring_shared *s = ring->shared;
-    /* Sequentially consistent, as are the reader's: either it sees this head, or we see that it sleeps. */
-    __atomic_store_n(&s->head, ring->at, __ATOMIC_SEQ_CST);
+    /* Sequentially consistent, as are the reader's: either it sees this, or we see that it sleeps. */
+    if (ring->by_record)
+        publish(ring);
+    else
+        __atomic_store_n(&s->head, ring->at, __ATOMIC_SEQ_CST);
     return __atomic_load_n(&s->sleeps, __ATOMIC_SEQ_CST) &&
            __atomic_exchange_n(&s->sleeps, 0, __ATOMIC_SEQ_CST) != 0;
 }
@@ -130,6 +172,8 @@ static int has_record(struct fl_hub_ring *ring)
 {
     struct fl_hub_ring_shared *s = ring->shared;
     uint64_t ahead;
+    if (ring->by_record)
+        return __atomic_load_n(word_at(ring, ring->at), __ATOMIC_ACQUIRE) != 0;
     if (ring->other == ring->at) {
         ring->other = __atomic_load_n(&s->head, __ATOMIC_ACQUIRE);
         if (ring->other == ring->at)
@@ -149,31 +193,38 @@ bool fl_hub_ring_sleep(struct fl_hub_ring *ring)
     struct fl_hub_ring_shared *s = ring->shared;
     if (!__atomic_load_n(&s->sleeps, __ATOMIC_RELAXED))
         __atomic_store_n(&s->sleeps, 1, __ATOMIC_SEQ_CST);
+    if (ring->by_record)
+        return !__atomic_load_n(word_at(ring, ring->at), __ATOMIC_SEQ_CST);
     return __atomic_load_n(&s->head, __ATOMIC_SEQ_CST) == ring->at;
+}
+
+/* How much the writer may have written from our position on, as far as that can be known. */
+static uint64_t ahead_of(const struct fl_hub_ring *ring)
+{
+    return ring->by_record ? FL_HUB_RING_LEN : ring->other - ring->at;
 }
 
 int fl_hub_ring_peek(struct fl_hub_ring *ring, const uint8_t **at, uint32_t *kind)
 {
-    struct fl_hub_ring_shared *s = ring->shared;
     for (;;) {
         uint64_t to_end = FL_HUB_RING_LEN - (ring->at & MASK), need;
         uint32_t len;
         int rc = has_record(ring);
         if (rc <= 0)
             return rc;
-        len = __atomic_load_n((uint32_t *)(s->bytes + (ring->at & MASK)), __ATOMIC_RELAXED);
+        len = __atomic_load_n(word_at(ring, ring->at), __ATOMIC_RELAXED);
         if (len == SKIP) {
-            if (to_end > ring->other - ring->at)
+            if (to_end > ahead_of(ring) || to_end == FL_HUB_RING_LEN)
                 return -EPROTO;
             ring->at += to_end;
             continue;
         }
         *kind = len & FL_HUB_RING_MESSAGE;
         len &= ~FL_HUB_RING_MESSAGE;
-        need = fl_round_up(sizeof(len) + (uint64_t)len, ALIGN);
-        if (!len || need > to_end || need > ring->other - ring->at)
+        need = need_of(ring, len);
+        if (!len || need > to_end || need > ahead_of(ring))
             return -EPROTO;
-        *at = s->bytes + (ring->at & MASK) + sizeof(len);
+        *at = ring->shared->bytes + (ring->at & MASK) + sizeof(len);
         ring->peeked = (uint32_t)need;
         return (int)len;
     }

@@ -3,6 +3,10 @@
  * Packets from the hub to one member: a ring of bytes in shared memory, one writer, one reader. Neither
  * believes the other: each keeps its own position to itself, checks the other's, and copies a record before
  * it looks at it. A reader that does not read has a full ring and loses packets, nothing else.
+ *
+ * How the reader knows that there is something: from the hub by `head`, which is moved on. Between two processes
+ * (shm/link.c) by the record itself, whose length is stored last and is 0 until then: so what the reader waits for
+ * and what it then reads come in one cache line. Records begin with such a line there.
  */
 #ifndef FL_RNIC_HUB_RING_H
 #define FL_RNIC_HUB_RING_H
@@ -29,18 +33,24 @@ struct fl_hub_ring_shared {
 
 struct fl_hub_ring {
     struct fl_hub_ring_shared *shared;
+    bool by_record;  /* without head */
     uint64_t at;     /* our own position */
     uint64_t other;  /* the other's, as last seen */
     uint32_t peeked; /* reader: bytes that the record looked at takes */
+    /* writer without head: */
+    uint32_t first_len; /* what the word at `first` will be, when the reader may see it */
+    uint64_t first;     /* of what was reserved and not committed; `at`: nothing was */
 };
 
 /* Two kinds of records, told apart by the ring so that a reader of the one never takes the other for it */
 #define FL_HUB_RING_MESSAGE 0x80000000u
 
-/* A sealed memfd for a new ring, or negative errno; map() at both ends, each with a struct of its own. */
+/* A sealed memfd for a new ring, or negative errno; map() at both ends, each with a struct of its own, both in
+ * the same way. */
 int fl_hub_ring_create(void);
 int fl_hub_ring_map(struct fl_hub_ring *ring,
                     int fd); /* -EINVAL: not of the right size, or it could shrink */
+int fl_hub_ring_map_by_record(struct fl_hub_ring *ring, int fd);
 void fl_hub_ring_unmap(struct fl_hub_ring *ring);
 
 /* Writer. False: full. What is not there to be copied is not written, as if it were lost. wake is set, once, when the reader sleeps and should be told. */

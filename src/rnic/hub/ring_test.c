@@ -10,12 +10,27 @@ struct both {
     struct fl_hub_ring writer, reader;
 };
 
+static bool by_record; /* the tests run with head, and again without */
+
+static int by_head(void **state)
+{
+    by_record = false;
+    return 0;
+}
+
+static int by_records(void **state)
+{
+    by_record = true;
+    return 0;
+}
+
 static void both_open(struct both *b)
 {
+    int (*map)(struct fl_hub_ring *, int) = by_record ? fl_hub_ring_map_by_record : fl_hub_ring_map;
     int fd = fl_hub_ring_create();
     assert_true(fd >= 0);
-    assert_int_equal(fl_hub_ring_map(&b->writer, fd), 0);
-    assert_int_equal(fl_hub_ring_map(&b->reader, fd), 0);
+    assert_int_equal(map(&b->writer, fd), 0);
+    assert_int_equal(map(&b->reader, fd), 0);
     assert_int_equal(ftruncate(fd, 4096), -1); /* nobody can make the other one crash */
     close(fd);
 }
@@ -118,9 +133,60 @@ static void a_broken_writer_is_found(void **state)
     }
 }
 
+/* What the ring held before, or the first part of a batch, never looks like a record. */
+static void old_bytes_and_half_a_batch_are_no_records(void **state)
+{
+    struct both b;
+    uint8_t bytes[200], out[200];
+    bool wake;
+    memset(bytes, 1, sizeof(bytes)); /* a length as well as data */
+    both_open(&b);
+    for (uint64_t laps = 0; laps < 3 * (uint64_t)FL_HUB_RING_LEN;) {
+        uint32_t len = (uint32_t)(laps / 64 % 190) + 4;
+        assert_true(put(&b, bytes, len, &wake));
+        laps += len;
+        assert_int_equal(fl_hub_ring_read(&b.reader, out, sizeof(out)), len);
+        assert_false(fl_hub_ring_has(&b.reader));
+        assert_int_equal(fl_hub_ring_read(&b.reader, out, sizeof(out)), 0);
+        for (int i = 0; i < 3; i++) {
+            memset(fl_hub_ring_reserve(&b.writer, len, 0), 2, len);
+            assert_int_equal(fl_hub_ring_read(&b.reader, out, sizeof(out)), 0);
+        }
+        fl_hub_ring_commit(&b.writer);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(fl_hub_ring_read(&b.reader, out, sizeof(out)), len);
+            assert_int_equal(out[len - 1], 2);
+        }
+        assert_int_equal(fl_hub_ring_read(&b.reader, out, sizeof(out)), 0);
+    }
+    both_close(&b);
+}
+
+static void a_broken_record_is_found(void **state)
+{
+    const uint32_t words[] = {FL_HUB_RING_LEN, FL_HUB_RING_LEN - 3, UINT32_MAX, UINT32_MAX - 1, 5000,
+                              FL_HUB_RING_MESSAGE};
+    uint8_t bytes[4096];
+    for (size_t i = 0; i < FL_ARRAY_LEN(words); i++) {
+        struct both b;
+        both_open(&b);
+        memcpy(b.writer.shared->bytes, &words[i], sizeof(words[i]));
+        assert_int_equal(fl_hub_ring_read(&b.reader, bytes, sizeof(bytes)), -EPROTO);
+        both_close(&b);
+    }
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(
-        cmocka_unit_test(records_come_whole_and_in_order), cmocka_unit_test(full_ring_takes_nothing),
-        cmocka_unit_test(a_sleeping_reader_is_woken_once), cmocka_unit_test(a_broken_writer_is_found));
+        cmocka_unit_test_setup(records_come_whole_and_in_order, by_head),
+        cmocka_unit_test_setup(full_ring_takes_nothing, by_head),
+        cmocka_unit_test_setup(a_sleeping_reader_is_woken_once, by_head),
+        cmocka_unit_test_setup(old_bytes_and_half_a_batch_are_no_records, by_head),
+        cmocka_unit_test_setup(a_broken_writer_is_found, by_head),
+        cmocka_unit_test_setup(records_come_whole_and_in_order, by_records),
+        cmocka_unit_test_setup(full_ring_takes_nothing, by_records),
+        cmocka_unit_test_setup(a_sleeping_reader_is_woken_once, by_records),
+        cmocka_unit_test_setup(old_bytes_and_half_a_batch_are_no_records, by_records),
+        cmocka_unit_test_setup(a_broken_record_is_found, by_records));
 }

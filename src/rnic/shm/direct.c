@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/try.h"
+#include "rnic/shm/message.h"
 
 bool fl_shm_direct_begin(struct fl_shm_link *link, uint64_t now)
 {
@@ -175,13 +176,16 @@ static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_reques
     return ok ? FL_SHM_MAPPED : FL_SHM_NOT;
 }
 
-/* May it be done before the peer has taken the messages that were sent before it? 10.8.3.3 keeps the order of
- * what each does to memory. */
+/* May it be done although the peer may not have taken the messages that were sent before it? 10.8.3.3 keeps
+ * the order of what each does to memory. Whether it has is asked last: that costs a cache line of the peer's. */
 static bool may_pass(const struct fl_shm_request *r, const struct fl_key_place *place)
 {
-    if (!r->behind || !r->len)
+    struct fl_shm_flow *flow = r->behind;
+    if (!flow || !r->len || flow->taken == flow->sent)
         return true;
-    return r->op == FL_SHM_WRITE && (place->ptr >= r->hi || place->ptr + r->len <= r->lo);
+    if (r->op == FL_SHM_WRITE && (place->ptr >= flow->hi || place->ptr + r->len <= flow->lo))
+        return true;
+    return fl_shm_message_all_taken(flow);
 }
 
 enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request)

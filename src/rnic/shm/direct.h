@@ -14,6 +14,8 @@
 
 enum fl_shm_op { FL_SHM_READ, FL_SHM_WRITE, FL_SHM_SWAP, FL_SHM_ADD };
 
+struct fl_shm_flow;
+
 struct fl_shm_request {
     enum fl_shm_op op;
     uint32_t qpn, dest_qpn; /* ours, the peer's */
@@ -22,10 +24,9 @@ struct fl_shm_request {
     const struct iovec *iov; /* ours, of that length */
     int nr_iov;
     uint64_t compare, operand; /* SWAP: what must be there, and what to store; ADD: operand */
-    /* Messages were sent before it that may not lie in their receives yet (shm/message.h): what it reads, or
-     * writes between lo and hi, goes behind them by packets. */
-    bool behind;
-    uint64_t lo, hi;
+    /* Messages that were sent before it may not lie in their receives yet (shm/message.h): what it reads, or
+     * writes among those, goes behind them by packets. NULL: there are none. */
+    struct fl_shm_flow *behind;
     struct fl_key_memo *memo; /* of the peer's keys; NULL: none */
 };
 

@@ -61,9 +61,9 @@ static int say_hello(struct fl_shm_link *link, const struct fl_shm_self *self)
     struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_SHM_HELLO};
     memcpy(msg.address, self->address, sizeof(msg.address));
     int out = fl_hub_ring_create(), in = fl_hub_ring_create();
-    int rc = out < 0 ? out : in < 0 ? in : fl_hub_ring_map(&link->out, out);
+    int rc = out < 0 ? out : in < 0 ? in : fl_hub_ring_map_by_record(&link->out, out);
     if (rc == 0)
-        rc = fl_hub_ring_map(&link->in, in);
+        rc = fl_hub_ring_map_by_record(&link->in, in);
     if (rc == 0)
         rc = fl_hub_unix_send(link->fd, &msg, (const int[]){self->segment_fd, self->keys_fd, out, in}, 4);
     if (out >= 0)
@@ -113,9 +113,9 @@ int fl_shm_link_loop(const struct fl_shm_self *self, struct fl_shm_link **out)
     struct fl_shm_link *link = link_new(-1);
     int fd = link ? fl_hub_ring_create() : -ENOMEM, rc = fd;
     if (fd >= 0) {
-        rc = fl_hub_ring_map(&link->out, fd);
+        rc = fl_hub_ring_map_by_record(&link->out, fd);
         if (rc == 0)
-            rc = fl_hub_ring_map(&link->in, fd);
+            rc = fl_hub_ring_map_by_record(&link->in, fd);
         close(fd);
     }
     if (rc < 0) {
@@ -147,9 +147,9 @@ static int take_hello(struct fl_shm_link *link, const struct fl_shm_self *self,
     struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_SHM_WELCOME};
     int rc = link->out.shared || fds[2] < 0 || fds[3] < 0 ? -EPROTO : map_peer(link, fds);
     if (rc == 0)
-        rc = fl_hub_ring_map(&link->in, fds[2]);
+        rc = fl_hub_ring_map_by_record(&link->in, fds[2]);
     if (rc == 0)
-        rc = fl_hub_ring_map(&link->out, fds[3]);
+        rc = fl_hub_ring_map_by_record(&link->out, fds[3]);
     if (rc == 0)
         rc = fl_hub_unix_send(link->fd, &msg, (const int[]){self->segment_fd, self->keys_fd}, 2);
     memcpy(link->address, hello->address, sizeof(link->address));

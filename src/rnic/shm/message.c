@@ -18,12 +18,21 @@ static bool still_open(const struct fl_shm_link *link, struct fl_shm_flow *flow,
     return true;
 }
 
+/* The rest after `granted`: it holds for all receives up to there. */
+static void look_at_grant(struct fl_shm_flow *flow)
+{
+    const struct fl_shm_grant *peer = flow->peer;
+    flow->granted = __atomic_load_n(&peer->granted, __ATOMIC_ACQUIRE);
+    flow->max_len = __atomic_load_n(&peer->max_len, __ATOMIC_RELAXED);
+    flow->lo = __atomic_load_n(&peer->lo, __ATOMIC_RELAXED);
+    flow->hi = __atomic_load_n(&peer->hi, __ATOMIC_RELAXED);
+}
+
 static bool is_granted(struct fl_shm_flow *flow, uint32_t len)
 {
     if ((int32_t)(flow->granted - flow->sent) <= 0)
-        flow->granted = __atomic_load_n(&flow->peer->granted, __ATOMIC_ACQUIRE);
-    return (int32_t)(flow->granted - flow->sent) > 0 &&
-           len <= __atomic_load_n(&flow->peer->max_len, __ATOMIC_RELAXED);
+        look_at_grant(flow);
+    return (int32_t)(flow->granted - flow->sent) > 0 && len <= flow->max_len;
 }
 
 struct fl_shm_message *fl_shm_message_begin(struct fl_shm_link *link, struct fl_shm_flow *flow, uint32_t qpn,

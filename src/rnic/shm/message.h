@@ -29,12 +29,17 @@ struct fl_shm_flow {
     bool open; /* its epoch is known */
     uint32_t peer_epoch;
     uint32_t sent, granted, taken; /* granted, taken: as last seen */
+    /* Of all receives that were granted: looked at with it, and not for each message, since the peer writes
+     * that cache line for each. */
+    uint32_t max_len;
+    uint64_t lo, hi;
     const struct fl_shm_grant *peer;
     /* from the peer */
     uint32_t epoch; /* 0: none are taken */
     uint32_t told, nr_taken;
     uint32_t link; /* number of one that they came by; UINT32_MAX: of none yet */
     bool closed;   /* there is a receive that may not fit: nothing is granted from it on */
+    bool revoked;  /* nor is what was granted to be used */
     struct fl_shm_grant *own;
 };
 

@@ -12,7 +12,7 @@
 
 #include "rnic/hub/table.h"
 
-#define FL_SHM_VERSION 2u
+#define FL_SHM_VERSION 3u
 
 struct fl_shm_qp {
     uint32_t seq;   /* odd while it is being changed */
