@@ -67,7 +67,8 @@ void fl_port_forget(struct fl_port *port);
 
 /*
  * Queue pair numbers are the host's: the hub gives each process blocks of them, so that it can tell whose
- * packet one is. A number that was given back is not given out again soon. 0 or -ENOSPC.
+ * packet one is. A number that was given back is not given out again soon. 0, -ENOSPC, or -EAGAIN: the hub has not
+ * answered yet, so ask again in a moment, but without a lock that others need.
  */
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn);
 void fl_port_qpn_put(struct fl_port *port, uint32_t qpn);
@@ -75,7 +76,8 @@ void fl_port_qpn_put(struct fl_port *port, uint32_t qpn);
 /*
  * Packets to QP1 go by what they say: a REQ or SIDR_REQ to the process that listens on its service ID, others
  * to the process whose communication ID they name (the upper bits of each communication ID are the process's
- * prefix). -EADDRINUSE: another process listens.
+ * prefix). -EADDRINUSE: another process listens. -EAGAIN: there is no hub just now, or one that does not know yet
+ * whether another process does; as above.
  */
 int fl_port_listen(struct fl_port *port, uint64_t service_id);
 void fl_port_unlisten(struct fl_port *port, uint64_t service_id);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "rnic/objects.h"
@@ -14,6 +15,7 @@
 
 #define QP_WR_MAX  16384
 #define INLINE_MAX 4096
+#define HUB_NS     FL_NS_PER_S
 /* Granted to all: programs that ask for none post a few bytes inline, since hardware rounds up what was
  * asked. */
 #define INLINE_MIN    64u
@@ -394,6 +396,23 @@ static void free_qp(struct fl_qp *qp)
     free(qp);
 }
 
+/* The hub gives numbers to a process, and may take its time; the lock is not held meanwhile. */
+static int set_up_in_time(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
+{
+    const struct timespec moment = {.tv_nsec = 50000};
+    uint64_t end = fl_now_ns() + HUB_NS;
+    for (;;) {
+        fl_rnic_lock(qp->rnic);
+        int r = set_up(qp, attr);
+        fl_rnic_unlock(qp->rnic);
+        if (r != -EAGAIN)
+            return r;
+        if (fl_now_ns() >= end)
+            return -ETIMEDOUT;
+        nanosleep(&moment, NULL);
+    }
+}
+
 struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
     struct fl_qp *qp = NULL;
@@ -409,11 +428,8 @@ struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_a
     fill_in(qp, attr);
     if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
         r = fl_qp_builder_create(qp, attr->send_ops_flags);
-    if (!r) {
-        fl_rnic_lock(qp->rnic);
-        r = set_up(qp, attr);
-        fl_rnic_unlock(qp->rnic);
-    }
+    if (!r)
+        r = set_up_in_time(qp, attr);
     if (r) {
         free_qp(qp);
         errno = -r;

@@ -82,27 +82,10 @@ bool fl_cma_is_loopback(const struct sockaddr *addr)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)addr)->sin6_addr);
 }
 
-/*
- * To an address that may be any, and a port that may be 0. To the kernel a loopback address is of no device;
- * libfabric binds to one, without a port, to see which devices an id can have. Here it stays open until it
- * listens or its peer's address is known.
- */
-static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_claim)
+static int bind_once(struct fl_cma_id *id, const struct sockaddr *addr, bool to_claim)
 {
     struct sockaddr_storage to = {0};
-    struct in6_addr gid;
     uint16_t port = fl_cma_port_of(addr);
-    if (!fl_cma_gid_of(addr, &gid))
-        return -EAFNOSUPPORT;
-    memcpy(&to, addr, len_of(addr));
-    if (!fl_cma_is_any(addr)) {
-        struct fl_device *device = device_with(&gid);
-        int r = device ? 0 : -EADDRNOTAVAIL;
-        if (!r && (port || !fl_cma_is_loopback(addr)))
-            r = fl_cma_attach(id, device);
-        if (r)
-            return r;
-    }
     int r = fl_cma_lock(id->cma);
     if (r)
         return r;
@@ -111,11 +94,39 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
     if (!r)
         r = fl_cma_port_bind(id, addr, &port, to_claim);
     if (!r) {
+        memcpy(&to, addr, len_of(addr));
         set_port(&to, port);
         id->id.route.addr.src_storage = to;
         id->state = FL_CMA_BOUND;
     }
     fl_cma_unlock(id->cma);
+    return r;
+}
+
+/*
+ * To an address that may be any, and a port that may be 0. To the kernel a loopback address is of no device;
+ * libfabric binds to one, without a port, to see which devices an id can have. Here it stays open until it
+ * listens or its peer's address is known.
+ */
+static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_claim)
+{
+    struct in6_addr gid;
+    uint16_t port = fl_cma_port_of(addr);
+    uint64_t end = 0;
+    int r;
+    if (!fl_cma_gid_of(addr, &gid))
+        return -EAFNOSUPPORT;
+    if (!fl_cma_is_any(addr)) {
+        struct fl_device *device = device_with(&gid);
+        r = device ? 0 : -EADDRNOTAVAIL;
+        if (!r && (port || !fl_cma_is_loopback(addr)))
+            r = fl_cma_attach(id, device);
+        if (r)
+            return r;
+    }
+    do
+        r = bind_once(id, addr, to_claim);
+    while (fl_cma_port_again(r, &end));
     return r;
 }
 

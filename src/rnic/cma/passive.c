@@ -44,13 +44,17 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
     struct sockaddr_in any = {.sin_family = AF_INET};
     if (fl_cma_state_of(id) == FL_CMA_IDLE && fl_cma_bind_addr(cm_id, (struct sockaddr *)&any))
         return -1;
+    uint64_t end = 0;
     int r = find_device(id);
-    if (!r)
-        r = fl_cma_lock(id->cma);
     if (r)
         return fl_cma_result(r);
-    r = listen_locked(id, backlog);
-    fl_cma_unlock(id->cma);
+    do {
+        r = fl_cma_lock(id->cma);
+        if (r)
+            break;
+        r = listen_locked(id, backlog);
+        fl_cma_unlock(id->cma);
+    } while (fl_cma_port_again(r, &end));
     return fl_cma_result(r);
 }
 

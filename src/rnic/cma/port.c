@@ -4,11 +4,13 @@
  * connection manager; between processes the hub gives each port to one.
  */
 #include <stdlib.h>
+#include <time.h>
 
 #include "rnic/cma/parts.h"
 
 #define EPHEMERAL_FIRST 32768u
 #define KEPT_NS         (2 * FL_NS_PER_S) /* as long as the engine waits for a listener to come back */
+#define SETTLED_NS      (4 * FL_NS_PER_S) /* by then a new hub knows who listens on what */
 #define EPHEMERAL_NR    28232u            /* up to 60999, as the kernel's default for TCP */
 
 static uint64_t service_of(const struct fl_cma_id *id, uint16_t port)
@@ -186,6 +188,18 @@ int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t
             return r;
     }
     return -EADDRNOTAVAIL;
+}
+
+bool fl_cma_port_again(int r, uint64_t *end)
+{
+    const struct timespec moment = {.tv_nsec = 5000000};
+    uint64_t now = fl_now_ns();
+    if (!*end)
+        *end = now + SETTLED_NS;
+    if (r != -EAGAIN || now >= *end)
+        return false;
+    nanosleep(&moment, NULL);
+    return true;
 }
 
 int fl_cma_port_claim(struct fl_cma_id *id)

@@ -30,7 +30,8 @@ static void listen_all(struct fl_hub_table *table, uint32_t slot, const struct f
                        struct fl_hub_msg *reply)
 {
     for (uint32_t i = 0; i < msg->nr; i++) {
-        int rc = fl_hub_listen(table, slot, msg->values[i]);
+        bool early = msg->is_new && table->settling && !fl_hub_slot_of_service(table, msg->values[i]);
+        int rc = early ? -EAGAIN : fl_hub_listen(table, slot, msg->values[i]);
         if (rc && !reply->status)
             reply->status = rc;
     }

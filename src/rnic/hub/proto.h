@@ -22,7 +22,8 @@ enum fl_hub_type {
                          descriptor of the will, and values[0] is what that is bound to (will.h) */
     FL_HUB_GET,       /* one more block */
     FL_HUB_CLAIM,     /* nr values: blocks that it had */
-    FL_HUB_LISTEN,    /* nr values: service IDs; status of the first that failed */
+    FL_HUB_LISTEN,    /* nr values: service IDs; is_new: no hub was told of them before; status of the first that
+                         failed, -EAGAIN: ask again, members of the hub before may have it */
     FL_HUB_UNLISTEN,
     /* from the hub */
     FL_HUB_WELCOME, /* slot; with it come descriptors of the shared table and of the ring, and, to members of
@@ -38,7 +39,7 @@ struct fl_hub_msg {
     uint32_t seq; /* of the request, in its reply */
     int32_t status;
     uint32_t slot;
-    uint32_t rsvd;
+    uint32_t is_new; /* 0 from older versions */
     uint64_t values[FL_HUB_BATCH];
     char address[FL_HUB_ADDRESS_LEN];
     uint16_t udp_port;

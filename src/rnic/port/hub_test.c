@@ -21,10 +21,10 @@
 
 #define NODES  4
 #define WORDS  200
-#define ROUNDS 20
+#define ROUNDS 12
 #define TRIES  3
 
-enum command { NOTHING, LISTEN, PING, PING_PAST_HUB, REQUEST, LAST_WORDS };
+enum command { NOTHING, LISTEN, PING, PING_PAST_HUB, REQUEST, LAST_WORDS, TAKE_NUMBERS, BE_BUSY };
 
 struct node { /* shared */
     pid_t pid;
@@ -90,6 +90,22 @@ static void take(void *arg, const struct fl_port_packet *packet)
     send_to(l->port, ping.from, &ping, sizeof(ping));
 }
 
+/* As many as there are up to nr. As a program: it asks again while there is no answer, but not for long. */
+static int take_numbers(struct fl_port *port, uint64_t nr)
+{
+    uint64_t end = fl_now_ns() + FL_NS_PER_S;
+    uint32_t qpn;
+    int rc = 0;
+    while (nr && (rc == 0 || (rc == -EAGAIN && fl_now_ns() < end))) {
+        rc = fl_port_qpn_get(port, &qpn);
+        if (rc == 0)
+            nr--;
+        else
+            usleep(100);
+    }
+    return rc;
+}
+
 static int run_command(struct local *l, enum command command)
 {
     struct ping ping = {.to = (uint32_t)l->self->argument, .from = l->self->qpn};
@@ -99,6 +115,11 @@ static int run_command(struct local *l, enum command command)
     switch (command) {
     case LISTEN:
         return fl_port_listen(l->port, l->self->argument);
+    case TAKE_NUMBERS:
+        return take_numbers(l->port, l->self->argument);
+    case BE_BUSY: /* not with the port */
+        usleep((useconds_t)l->self->argument);
+        return 0;
     case PING:
         send_to(l->port, ping.to, &ping, sizeof(ping));
         return 0;
@@ -132,8 +153,13 @@ static void node_run(const struct bed *b, struct node *self)
     uint32_t mask;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     self->rc = fl_port_open(&options, &l.port, &err);
-    if (self->rc == 0)
-        self->rc = fl_port_qpn_get(l.port, &self->qpn);
+    for (uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S; self->rc == 0 && fl_now_ns() < end; usleep(100)) {
+        int rc = fl_port_qpn_get(l.port, &self->qpn);
+        if (rc != -EAGAIN) {
+            self->rc = rc;
+            break;
+        }
+    }
     self->prefix = self->rc ? 0 : fl_port_comm_id_prefix(l.port, &mask);
     __atomic_store_n(&self->ready, true, __ATOMIC_SEQ_CST);
     while (self->rc == 0) {
@@ -186,6 +212,15 @@ static int node_do(struct node *node, enum command command, uint64_t argument)
         usleep(100);
     assert_int_equal(node->command, NOTHING);
     return node->result;
+}
+
+static int node_listen(struct node *node, uint64_t service_id)
+{
+    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    int rc;
+    while ((rc = node_do(node, LISTEN, service_id)) == -EAGAIN && fl_now_ns() < end)
+        usleep(1000);
+    return rc;
 }
 
 /* Pings until one comes back, as retransmission would. Nanoseconds that it took. */
@@ -304,7 +339,7 @@ static void requests_go_to_who_listens(void **state)
         usleep(100);
     assert_int_equal(n[0].nr_cm, 1);
     node_kill(&n[1]); /* its service is free */
-    while (node_do(&n[2], LISTEN, 77) == -EADDRINUSE && fl_now_ns() < end)
+    while (node_listen(&n[2], 77) == -EADDRINUSE && fl_now_ns() < end)
         usleep(1000);
     assert_int_equal(n[2].result, 0);
     bed_close(b);
@@ -376,6 +411,45 @@ static void a_new_hub_waits_for_what_others_listen_on(void **state)
     bed_close(b);
 }
 
+/* ... and gives none of those to another process. All over again where the owner waited too long for a CPU. */
+static void a_new_hub_gives_nobody_what_others_listen_on(void **state)
+{
+    int rc = 0;
+    for (int i = 0; i < TRIES && rc == 0; i++) {
+        struct bed *b = bed_open(3);
+        struct node *n = b->nodes;
+        assert_int_equal(node_listen(&n[1], 77), 0);
+        kill(n[1].pid, SIGSTOP);
+        node_kill(&n[0]);
+        assert_ptr_equal(hub_of(b), &n[2]);
+        rc = node_do(&n[2], LISTEN, 77);
+        assert_int_equal(rc, -EAGAIN);
+        kill(n[1].pid, SIGCONT);
+        rc = node_listen(&n[2], 77);
+        bed_close(b);
+    }
+    assert_int_equal(rc, -EADDRINUSE);
+}
+
+/* Neither does a process wait for its answer while it has numbers, nor are they said to have run out. */
+static void a_hub_may_be_too_busy_to_give_numbers(void **state)
+{
+    struct bed *b = bed_open(2);
+    struct node *n = b->nodes;
+    assert_int_equal(node_do(&n[1], TAKE_NUMBERS, FL_HUB_BLOCK_LEN / 2), 0);
+    n[0].argument = 2000000;
+    __atomic_store_n(&n[0].command, BE_BUSY, __ATOMIC_SEQ_CST);
+    usleep(10000);
+    uint64_t start = fl_now_ns();
+    /* It has had one more for itself, and asked for a second block at half of the first */
+    assert_int_equal(node_do(&n[1], TAKE_NUMBERS, 2 * FL_HUB_BLOCK_LEN), -EAGAIN);
+    assert_true(fl_now_ns() - start < 3 * FL_NS_PER_S);
+    while (__atomic_load_n(&n[0].command, __ATOMIC_SEQ_CST) != NOTHING)
+        usleep(1000);
+    assert_int_equal(node_do(&n[1], TAKE_NUMBERS, 4 * FL_HUB_BLOCK_LEN), 0);
+    bed_close(b);
+}
+
 /* The longest silence of ROUNDS killed hubs; service IDs from first_id on are taken. */
 static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
 {
@@ -390,12 +464,12 @@ static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
                 left[nr++] = &b->nodes[i];
             }
         }
-        node_do(left[0], LISTEN, first_id + (uint64_t)round);
+        assert_int_equal(node_listen(left[0], first_id + (uint64_t)round), 0);
         node_kill(hub);
         longest = FL_MAX(longest, ping(left[0], left[1]));
         longest = FL_MAX(longest, ping(left[2], left[0]));
         longest = FL_MAX(longest, ping(left[1], left[2]));
-        assert_int_equal(node_do(left[1], LISTEN, first_id + (uint64_t)round), -EADDRINUSE);
+        assert_int_equal(node_listen(left[1], first_id + (uint64_t)round), -EADDRINUSE);
         for (int i = 0; i < nr; i++)
             assert_int_equal(left[i]->prefix, prefix_of[i]);
         node_start(b, again);
@@ -448,7 +522,7 @@ static void a_stopped_hub_is_replaced(void **state)
     __atomic_store_n(&n[0].is_hub, false, __ATOMIC_SEQ_CST); /* as it would say */
     ping(&n[1], &n[2]);
     struct node *second = hub_of(b);
-    assert_int_equal(node_do(&n[2], LISTEN, 77), -EADDRINUSE);
+    assert_int_equal(node_listen(&n[2], 77), -EADDRINUSE);
     node_start(b, 3);
     ping(&n[3], &n[1]);
     kill(n[0].pid, SIGCONT);
@@ -581,6 +655,8 @@ int main(void)
         cmocka_unit_test(processes_share_a_port), cmocka_unit_test(packets_of_this_host_go_past_the_hub),
         cmocka_unit_test(requests_go_to_who_listens), cmocka_unit_test(a_hub_that_leaves_loses_nothing),
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
+        cmocka_unit_test(a_new_hub_gives_nobody_what_others_listen_on),
+        cmocka_unit_test(a_hub_may_be_too_busy_to_give_numbers),
         cmocka_unit_test(a_killed_hub_costs_little), cmocka_unit_test(a_stopped_member_costs_only_itself),
         cmocka_unit_test(a_stopped_hub_is_replaced), cmocka_unit_test(stopped_hubs_keep_nobody_out),
         cmocka_unit_test(a_newcomer_in_a_stopped_hubs_place_refuses_nobody),

@@ -66,6 +66,8 @@ struct fl_port {
     struct fl_qpn_pool qpns;
     uint64_t *services;
     uint32_t nr_services, cap_services;
+    uint32_t block_asked; /* number of the GET that the hub has not answered; 0: none */
+    bool block_refused;   /* the last one */
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
     uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
     struct fl_icrc_finder finder;
@@ -95,6 +97,9 @@ void fl_port_forget_beside(struct fl_port *port);
 void fl_port_watch_hub(struct fl_port *port, uint64_t now);
 uint64_t fl_port_watch_deadline(const struct fl_port *port);
 void fl_port_link_event(struct fl_port *port); /* the hub said something */
+/* One more block of queue pair numbers, without waiting; what came of it is seen by looking, now or later. */
+void fl_port_want_block(struct fl_port *port);
+void fl_port_look_for_block(struct fl_port *port);
 /* A request to the hub, whoever that is. 0; -EAGAIN: there is none in time. */
 int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply);
 /* The table of the host; NULL: none known. */

@@ -45,6 +45,7 @@ void fl_port_lost_hub(struct fl_port *port, uint64_t now)
 {
     fl_hub_link_close(&port->link);
     port->role = FL_ROLE_NONE;
+    port->block_asked = 0;
     port->next_try = now;
     port->backoff_ms = 1;
 }
@@ -273,6 +274,15 @@ static void claimed(struct fl_port *port, uint32_t batch, uint64_t ours)
     }
 }
 
+/* Answer to a GET */
+static void got_block(struct fl_port *port, const struct fl_hub_msg *msg)
+{
+    uint64_t block = msg->values[0];
+    port->block_asked = 0;
+    port->block_refused = msg->status || !block || block >= FL_HUB_BLOCKS - 1 ||
+                          fl_qpn_pool_add(&port->qpns, (uint32_t)block) < 0;
+}
+
 static void take_message(struct fl_port *port, const struct fl_hub_msg *msg)
 {
     if (msg->type == FL_HUB_WELCOME) {
@@ -281,6 +291,11 @@ static void take_message(struct fl_port *port, const struct fl_hub_msg *msg)
     }
     if (msg->type != FL_HUB_REPLY)
         return; /* WAKE: the ring is looked at anyway */
+    if (port->block_asked && msg->seq == port->block_asked) {
+        port->nr_seen_stopped = 0;
+        got_block(port, msg);
+        return;
+    }
     if (msg->status)
         FL_WARN("rnic: the new hub did not take over all of this process's numbers and services: %s",
                 strerror(msg->status < 0 && msg->status > -4096 ? -msg->status : EPROTO));
@@ -302,6 +317,31 @@ void fl_port_link_event(struct fl_port *port)
      * readable. */
     if (rc < 0 && !(port->role == FL_ROLE_MEMBER && fl_hub_ring_has(&port->link.ring)))
         fl_port_lost_hub(port, fl_now_ns());
+}
+
+void fl_port_want_block(struct fl_port *port)
+{
+    struct fl_hub_msg msg = {.type = FL_HUB_GET}, reply;
+    bool broken;
+    if (port->block_refused) /* and nobody has been told */
+        return;
+    if (port->role == FL_ROLE_HUB) {
+        msg.magic = FL_HUB_MAGIC;
+        fl_hub_handle(fl_hub_server_table(port->server), port->slot, &msg, sizeof(msg), &reply, &broken);
+        got_block(port, &reply);
+    } else if (port->role == FL_ROLE_MEMBER && !port->block_asked &&
+               fl_hub_link_send(&port->link, &msg) == 0) {
+        port->block_asked = msg.seq;
+    }
+}
+
+void fl_port_look_for_block(struct fl_port *port)
+{
+    uint64_t now = fl_now_ns();
+    if (port->role == FL_ROLE_MEMBER || port->role == FL_ROLE_GUEST)
+        fl_port_link_event(port);
+    fl_port_watch_hub(port, now);
+    fl_port_join_step(port, now);
 }
 
 static void wait_a_moment(struct fl_port *port)

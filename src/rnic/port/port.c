@@ -96,15 +96,18 @@ free_port:
 
 int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
 {
-    int asked = 0, r;
-    if (fl_qpn_pool_is_short(&port->qpns)) {
-        struct fl_hub_msg msg = {.type = FL_HUB_GET}, reply;
-        asked = fl_port_call(port, &msg, &reply);
-        if (asked == 0 && reply.status == 0 && reply.values[0] > 0 && reply.values[0] < FL_HUB_BLOCKS - 1)
-            fl_qpn_pool_add(&port->qpns, (uint32_t)reply.values[0]);
-    }
-    r = fl_qpn_pool_get(&port->qpns, qpn);
-    return r < 0 && asked < 0 ? -ETIMEDOUT : r; /* a hub that is too busy to answer, not numbers that ran out */
+    if (fl_qpn_pool_is_short(&port->qpns))
+        fl_port_want_block(port);
+    if (fl_qpn_pool_get(&port->qpns, qpn) == 0)
+        return 0;
+    fl_port_look_for_block(port);
+    if (fl_qpn_pool_get(&port->qpns, qpn) == 0)
+        return 0;
+    /* A hub that is too busy to answer is not numbers that ran out. */
+    if (!port->block_refused)
+        return -EAGAIN;
+    port->block_refused = false; /* it is asked again next time */
+    return -ENOSPC;
 }
 
 void fl_port_qpn_put(struct fl_port *port, uint32_t qpn)
@@ -139,7 +142,7 @@ static bool forget_service(struct fl_port *port, uint64_t service_id)
 
 int fl_port_listen(struct fl_port *port, uint64_t service_id)
 {
-    struct fl_hub_msg msg = {.type = FL_HUB_LISTEN, .nr = 1, .values = {service_id}}, reply;
+    struct fl_hub_msg msg = {.type = FL_HUB_LISTEN, .nr = 1, .is_new = 1, .values = {service_id}}, reply;
     int rc = fl_port_call(port, &msg, &reply);
     if (rc == 0)
         rc = reply.status;
