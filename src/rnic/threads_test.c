@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads on one RNIC: each with a pair of its own, several on one, and objects that come and go. */
+#include <unistd.h>
+
 #include "rnic/test_verbs.h"
 
 #define THREADS 4
+#define PAUSES 200
+#define TRIES  10
 #define ROUNDS  300
 
 struct worker {
@@ -180,6 +184,50 @@ static void test_sleeping_for_events(void **state)
     tv_free(tv);
 }
 
+static uint64_t nr_thread_turns(struct fl_rnic *rnic)
+{
+    fl_rnic_lock(rnic);
+    uint64_t nr = rnic->stats.nr_thread_turns;
+    fl_rnic_unlock(rnic);
+    return nr;
+}
+
+static void exchange(struct tv *tv)
+{
+    assert_int_equal(tv_recv(&tv->b, 1, 0, 64), 0);
+    assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_SEND, 0, 0, 64, 0), 0);
+    tv_wait_ok(tv->a.scq, IBV_WC_SEND);
+    tv_wait_ok(tv->b.rcq, IBV_WC_RECV);
+}
+
+/* A program that polls loses its CPU for a moment again and again, while another of its queues is armed: the thread
+ * does not begin to drive beside it. All over again where the machine took it away for longer. */
+static void test_thread_leaves_a_program_alone(void **state)
+{
+    struct tv *tv = tv_new(IBV_QPT_RC);
+    uint64_t turns = PAUSES;
+    tv->channel = fl_channel_create(tv->context);
+    struct ibv_cq *armed = fl_cq_create(tv->context, 16, NULL, tv->channel, 0);
+    assert_non_null(armed);
+    assert_int_equal(ibv_req_notify_cq(armed, 0), 0);
+    tv_connect(tv);
+    struct fl_rnic *rnic = fl_qp_of(tv->a.qp)->rnic;
+    for (int i = 0; i < TRIES && turns > PAUSES / 20; i++) {
+        for (uint64_t end = fl_now_ns() + 20 * FL_NS_PER_MS; fl_now_ns() < end;)
+            exchange(tv);
+        turns = nr_thread_turns(rnic);
+        for (int n = 0; n < PAUSES; n++) {
+            exchange(tv);
+            usleep(250);
+        }
+        turns = nr_thread_turns(rnic) - turns;
+    }
+    print_message("%u turns\n", (unsigned)turns);
+    assert_true(turns <= PAUSES / 20);
+    fl_cq_destroy(armed);
+    tv_free(tv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_one_pair_for_all),
         cmocka_unit_test(test_objects_come_and_go),
         cmocka_unit_test(test_sleeping_for_events),
+        cmocka_unit_test(test_thread_leaves_a_program_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
