@@ -206,6 +206,8 @@ def ram_rows(t):
             beside(131072, 8, True), "GB/s", "more")
     compare("128 KiB sequential read, depth 8: data digest / none", 0.9, "gb_per_s",
             lambda: bench(t.url("&ddgst=1"), "read", 131072, 8), lambda: bench(t.url(), "read", 131072, 8), "GB/s", "more")
+    compare("128 KiB sequential write, depth 8: data digest / none", 0.9, "gb_per_s",
+            lambda: bench(t.url("&ddgst=1"), "write", 131072, 8), lambda: bench(t.url(), "write", 131072, 8), "GB/s", "more")
     compare("4 KiB random read, depth 32: both digests / none", None, "iops", lambda: bench(t.url("&hdgst=1&ddgst=1"), depth=32),
             lambda: bench(t.url(), depth=32), "kIOPS", "more", 1e-3)
 
