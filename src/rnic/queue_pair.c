@@ -154,7 +154,8 @@ void fl_qp_settle(struct fl_qp *qp)
         return; /* the timer may come too early, and is set anew then */
     if (fl_timer_heap_set(&qp->rnic->timers, &qp->timer, at))
         set_ready(qp); /* no memory: looked at each turn */
-    fl_rnic_wake_by(qp->rnic, at);
+    if (qp->rnic->port_watched) /* else a program polls and keeps to it, and the thread looks soon anyway */
+        fl_rnic_wake_by(qp->rnic, at);
 }
 
 static bool from_peer(const struct fl_qp *qp, const struct fl_port_packet *packet)
@@ -205,8 +206,8 @@ static void udp_take_back(struct fl_qp *qp, uint32_t nr)
 }
 
 /*
- * A packet leaves at once while few are on their way. With more, answers come soon, and with them turns that
- * send what has gathered in few system calls; the port sends by itself when much has.
+ * A packet leaves at once while few are on their way, or nobody drives. With more, answers come soon, and
+ * with them turns that send what has gathered in few system calls; the port sends by itself when much has.
  */
 static void udp_kick(struct fl_qp *qp)
 {
@@ -217,7 +218,7 @@ static void udp_kick(struct fl_qp *qp)
          * now by _exit(): to its owner with it. */
         fl_port_flush(qp->rnic->port);
         fl_rnic_progress_locked(qp->rnic, 0);
-    } else if (qp->roce.req.tail - qp->roce.req.head <= FLUSH_AT_ONCE) {
+    } else if (qp->roce.req.tail - qp->roce.req.head <= FLUSH_AT_ONCE || fl_rnic_sleeps(qp->rnic)) {
         fl_port_flush(qp->rnic->port);
     }
 }

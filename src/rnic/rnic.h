@@ -151,6 +151,11 @@ void fl_rnic_thread_add_fd(struct fl_rnic *rnic, int fd); /* of a client; -1: no
 void fl_rnic_thread_del_fd(struct fl_rnic *rnic, int fd);
 /* The deadline came nearer; wakes the thread if it sleeps longer. */
 void fl_rnic_wake_by(struct fl_rnic *rnic, uint64_t deadline);
+/* Nobody drives: the thread is asleep until a packet comes. Under the lock. */
+static inline bool fl_rnic_sleeps(const struct fl_rnic *rnic)
+{
+    return rnic->port_watched && __atomic_load_n(&rnic->sleeps_till, __ATOMIC_RELAXED);
+}
 /* Some program waits for an event from now on: the thread drives. */
 void fl_rnic_watch(struct fl_rnic *rnic);
 /* The thread looks once more and asks peers anew to wake it. */
