@@ -39,19 +39,13 @@ static bool looks_empty(const struct fl_cq *cq)
     return __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->head, __ATOMIC_RELAXED);
 }
 
-/* A program that polls a queue which it has armed looks once more before it sleeps. */
-static bool is_armed(const struct fl_cq *cq)
-{
-    return __atomic_load_n(&cq->armed, __ATOMIC_RELAXED) != FL_CQ_UNARMED;
-}
-
 int fl_cq_poll(struct ibv_cq *ibv_cq, int max, struct ibv_wc *wc)
 {
     struct fl_cq *cq = fl_cq_of(ibv_cq);
     if (fl_unlikely(cq->rnic->gone))
         return -ENODEV;
     if (looks_empty(cq)) {
-        fl_rnic_drive(cq->rnic, is_armed(cq));
+        fl_rnic_drive(cq->rnic, fl_cq_is_armed(cq));
         if (looks_empty(cq))
             return fl_unlikely(__atomic_load_n(&cq->failed, __ATOMIC_ACQUIRE)) ? -EOVERFLOW : 0;
     }
@@ -78,7 +72,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
     if (attr->comp_mask)
         return EINVAL;
     if (looks_empty(cq))
-        fl_rnic_drive(cq->rnic, is_armed(cq));
+        fl_rnic_drive(cq->rnic, fl_cq_is_armed(cq));
     pthread_mutex_lock(&cq->lock);
     if (take(cq)) {
         show(cq);

@@ -150,7 +150,12 @@ struct fl_qp {
     struct fl_cq *send_cq, *recv_cq;
     struct fl_srq *srq;
     uint32_t pd_number;
-    struct fl_list ready_link;    /* rnic->ready */
+    struct fl_list ready_link; /* rnic->ready */
+    struct {
+        uint64_t recv_turn;  /* of the RNIC, in which it last completed a receive */
+        uint32_t nr_answers; /* receives in a row after which something was posted before the next turn */
+        bool waits;          /* the acknowledgement that it owes was kept back in the last turn */
+    } ack;
     struct fl_list datagram_link; /* rnic->datagrams */
     struct fl_timer timer;        /* in rnic->timers */
     bool doomed;                  /* its completion queue overran: to ERR after this turn */
@@ -200,6 +205,11 @@ static inline struct fl_ah *fl_ah_of(struct ibv_ah *ah)
 static inline struct fl_channel *fl_channel_of(struct ibv_comp_channel *channel)
 {
     return FL_CONTAINER_OF(channel, struct fl_channel, channel);
+}
+/* A program that polls a queue which it has armed looks once more before it sleeps. */
+static inline bool fl_cq_is_armed(const struct fl_cq *cq)
+{
+    return __atomic_load_n(&cq->armed, __ATOMIC_RELAXED) != FL_CQ_UNARMED;
 }
 static inline struct fl_qp *fl_qp_of_roce(struct fl_roce_qp *roce)
 {
@@ -254,6 +264,14 @@ void fl_qp_settle(struct fl_qp *qp);
 /* The first packet of a connection, by whichever path */
 void fl_qp_first_packet(struct fl_qp *qp, uint64_t now);
 void fl_qp_deliver(struct fl_qp *qp, const struct fl_port_packet *packet, uint64_t now);
+
+/* ack.c, under rnic->lock: a receive was completed; something was posted */
+void fl_ack_received(struct fl_qp *qp);
+void fl_ack_answered(struct fl_qp *qp);
+/* It is its turn to send: may what it owes wait for the program's answer, or the next turn? */
+bool fl_ack_may_wait(struct fl_qp *qp);
+/* What it owes leaves while it can. */
+void fl_ack_now(struct fl_qp *qp);
 
 /* A datagram that was posted and has not left names this address handle. */
 bool fl_qp_uses_ah(const struct fl_rnic *rnic, const struct ibv_ah *ah);

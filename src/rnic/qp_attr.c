@@ -116,6 +116,8 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
         if (r)
             return r;
     }
+    if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+        fl_ack_now(qp);
     if (to == IBV_QPS_RESET) {
         fl_qp_reset(qp);
         qp->selective = qp->spray = false;

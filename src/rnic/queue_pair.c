@@ -85,6 +85,8 @@ void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, boo
     struct fl_cq *cq = of_send ? qp->send_cq : qp->recv_cq;
     struct fl_rnic *rnic = qp->rnic;
     fl_cq_put(cq, wc);
+    if (!of_send)
+        fl_ack_received(qp);
     if (rnic->gather.cq != cq)
         tell_gathered(rnic);
     rnic->gather.cq = cq;
@@ -153,7 +155,7 @@ void fl_qp_settle(struct fl_qp *qp)
     if (at == FL_ROCE_NEVER || (qp->timer.heap_index && qp->timer.deadline_ns <= at))
         return; /* the timer may come too early, and is set anew then */
     if (fl_timer_heap_set(&qp->rnic->timers, &qp->timer, at))
-        set_ready(qp); /* no memory: looked at each turn */
+        set_ready(qp);          /* no memory: looked at each turn */
     if (qp->rnic->port_watched) /* else a program polls and keeps to it, and the thread looks soon anyway */
         fl_rnic_wake_by(qp->rnic, at);
 }
@@ -212,6 +214,7 @@ static void udp_take_back(struct fl_qp *qp, uint32_t nr)
 static void udp_kick(struct fl_qp *qp)
 {
     qp->rnic->now = fl_now_ns();
+    fl_ack_answered(qp);
     fl_rnic_send_locked(qp->rnic, qp);
     if (qp->qp.qp_type == IBV_QPT_UD && fl_port_stats(qp->rnic->port)->is_hub) {
         /* What is for this host comes to our own socket, and nobody would send it again if the program ended
@@ -486,6 +489,7 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
     if (fl_gone(ibv_qp->context))
         return ENODEV;
     fl_rnic_lock(rnic);
+    fl_ack_now(qp);
     log_end(qp);
     fl_stats_qp_gone(qp);
     fl_qp_table_set(&rnic->qps, ibv_qp->qp_num, NULL);
@@ -512,6 +516,7 @@ void fl_qp_reset(struct fl_qp *qp)
 {
     forget_work(qp);
     qp->was_error = qp->established = qp->doomed = qp->sqd_notify = false;
+    memset(&qp->ack, 0, sizeof(qp->ack));
     qp->path_reason = "not connected yet";
 }
 

@@ -26,11 +26,16 @@ static struct {
     struct fl_rnic *ended; /* the process ends: the program's objects still point at it */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static void send_ready(struct fl_rnic *rnic);
+
 static void before_fork(void)
 {
     pthread_mutex_lock(&process.lock);
-    if (process.rnic)
+    if (process.rnic) {
         fl_rnic_lock(process.rnic); /* so that the child's copy is whole */
+        send_ready(process.rnic);   /* the parent may wait for the child now */
+        fl_port_flush(process.rnic->port);
+    }
     pthread_mutex_lock(&fl_devices_lock);
 }
 
@@ -87,6 +92,7 @@ static void at_exit(void)
     if (!rnic || !lock_soon(&rnic->lock))
         return;
     rnic->now = fl_now_ns();
+    send_ready(rnic);
     fl_list_for_each (client, &rnic->clients, link) {
         if (client->leave)
             client->leave(client, rnic->now);
@@ -382,8 +388,18 @@ static void tick_due(struct fl_rnic *rnic)
 
 static void send_ready(struct fl_rnic *rnic)
 {
-    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++)
-        fl_rnic_send_locked(rnic, FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link));
+    struct fl_list waiting;
+    fl_list_init(&waiting);
+    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++) {
+        struct fl_qp *qp = FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link);
+        if (fl_ack_may_wait(qp)) {
+            fl_list_del(&qp->ready_link);
+            fl_list_add_tail(&waiting, &qp->ready_link);
+        } else {
+            fl_rnic_send_locked(rnic, qp);
+        }
+    }
+    fl_list_splice(&rnic->ready, &waiting);
 }
 
 /* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
@@ -446,7 +462,9 @@ void fl_rnic_drive(struct fl_rnic *rnic, bool last_look)
             __atomic_store_n(&rnic->refused, true, __ATOMIC_RELAXED);
         return;
     }
+    rnic->polled_turn = !last_look;
     const bool any = fl_rnic_progress_locked(rnic, 0);
+    rnic->polled_turn = false;
     if (!last_look)
         __atomic_store_n(&rnic->polled_at, rnic->now, __ATOMIC_RELAXED);
     else if (any)

@@ -96,8 +96,9 @@ struct fl_rnic {
     struct fl_rnic_stats stats;
     uint64_t now; /* of the turn */
     uint64_t port_asked_at, port_came_at,
-        client_at; /* when the port was asked, gave packets, and a client had work */
-    bool poison;   /* fields of failed completions that are not promised are filled with nonsense */
+        client_at;    /* when the port was asked, gave packets, and a client had work */
+    bool polled_turn; /* by a program, which polls again soon */
+    bool poison;      /* fields of failed completions that are not promised are filled with nonsense */
 
     /* rnic_thread.c */
     pthread_t thread;

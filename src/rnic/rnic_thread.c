@@ -26,7 +26,7 @@
  * place then is of no use, and when this thread is off its CPU with the lock, the program waits for a time slice. */
 #define STEADY_NS  FL_NS_PER_MS
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
-#define LOOK_MAX   (2 * FL_NS_PER_MS)
+#define LOOK_MAX   FL_NS_PER_MS
 #define LOOK_ARMED (400 * FL_NS_PER_US)
 #define MANY_LOOKS 32 /* that have found it polling: it will */
 #define SPIN_NS                                                                                \

@@ -179,6 +179,28 @@ static void rnr_retries_end(void **state)
 }
 
 /* R3: the requester keeps to its number; a responder that gets one too many says invalid request. */
+/* A message that came whole is acknowledged also where our own requests then end the connection. */
+static void acknowledged_at_the_end(void **state)
+{
+    struct pair *p = pair_new();
+    p->attr.rnr_retry = 0;
+    pair_up(p);
+    post_recv(&p->b, 70, 0, 100);
+    assert_int_equal(post(&p->b, 1, IBV_WR_SEND, 0, 10, 0), 0);
+    give(p, take(p, &p->b));
+    struct sent *not_ready = take(p, &p->a);
+    assert_int_equal(post(&p->a, 2, IBV_WR_SEND, 0, 10, 0), 0);
+    give(p, take(p, &p->a));
+    give(p, not_ready);
+    expect_wc(&p->b, 0, 70, IBV_WC_SUCCESS);
+    expect_wc(&p->b, 1, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+    assert_int_equal(p->b.qp.state, IBV_QPS_ERR);
+    give(p, take(p, &p->b));
+    expect_wc(&p->a, 0, 2, IBV_WC_SUCCESS);
+    assert_null(take(p, &p->b));
+    pair_free(p);
+}
+
 static void reads_on_their_way(void **state)
 {
     struct pair *p = pair_new();
@@ -411,8 +433,9 @@ int main(void)
                        cmocka_unit_test(lost_acknowledgement), cmocka_unit_test(lost_read_response),
                        cmocka_unit_test(atomic_asked_again_is_not_done_again),
                        cmocka_unit_test(receiver_not_ready), cmocka_unit_test(rnr_retries_end),
-                       cmocka_unit_test(reads_on_their_way), cmocka_unit_test(requests_not_allowed),
-                       cmocka_unit_test(key_that_goes_away), cmocka_unit_test(send_longer_than_the_receive),
+                       cmocka_unit_test(acknowledged_at_the_end), cmocka_unit_test(reads_on_their_way),
+                       cmocka_unit_test(requests_not_allowed), cmocka_unit_test(key_that_goes_away),
+                       cmocka_unit_test(send_longer_than_the_receive),
                        cmocka_unit_test(local_fault_waits_its_turn), cmocka_unit_test(malformed_messages),
                        cmocka_unit_test(packets_for_others));
 }

@@ -186,7 +186,8 @@ int fl_roce_qp_modify(struct fl_roce_qp *qp, enum ibv_qp_state to, const struct 
     if (to == IBV_QPS_SQD)
         qp->req.drained = false;
     if (to == IBV_QPS_ERR) {
-        qp->resp.failed = false; /* nothing more is said, unlike after a NAK of our own */
+        qp->resp.failed = qp->resp.ack_pending =
+            false; /* nothing more is said, unlike after a NAK of our own */
         fl_roce_qp_fail(qp);
     }
     if (to == IBV_QPS_RESET) {
@@ -238,6 +239,8 @@ static bool next_packet(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *
                    qp->resp.failed;
     bool open = fl_roce_congestion_open(&qp->cc, now);
     qp->held = !open;
+    if (qp->state == IBV_QPS_ERR && !answers) /* what came whole before is still acknowledged */
+        return fl_roce_qp_owes_ack(qp) && fl_roce_respond_next(qp, tx, open);
     /* An acknowledgement goes behind the requests that wait with it: one burst for the kernel. */
     if (answers && fl_roce_qp_owes_ack(qp)) {
         if (qp->nr_passed++ < ACK_PASSED && fl_roce_request_next(qp, now, tx, open))
