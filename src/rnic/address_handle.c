@@ -55,7 +55,7 @@ int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr
     return 0;
 }
 
-struct ibv_ah *fl_ah_create(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+static struct ibv_ah *make_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     struct fl_ah *ah = NULL;
     struct fl_port_flow flow;
@@ -75,6 +75,16 @@ struct ibv_ah *fl_ah_create(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     ah->flow = flow;
     fl_count(&fl_pd_of(pd)->nr_objects, 1);
     return &ah->ah;
+}
+
+struct ibv_ah *fl_ah_create(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    if (!fl_limit_take(pd->context, FL_LIMITED_AH))
+        return NULL;
+    struct ibv_ah *ah = make_ah(pd, attr);
+    if (!ah)
+        fl_limit_give(pd->context, FL_LIMITED_AH);
+    return ah;
 }
 
 /* The last 20 of the 40 bytes are an IPv4 header (annex A17.4.5.2), or all of them an IPv6 one. */
@@ -140,6 +150,7 @@ int fl_ah_destroy(struct ibv_ah *ah)
     if (busy)
         return EBUSY;
     fl_count(&fl_pd_of(ah->pd)->nr_objects, -1);
+    fl_limit_give(ah->context, FL_LIMITED_AH);
     ah->context = fl_retired_context(ah->context);
     fl_retire(fl_ah_of(ah));
     return 0;

@@ -61,7 +61,7 @@ static void count_channel(struct ibv_comp_channel *channel, int by)
     pthread_mutex_unlock(&channel->context->mutex);
 }
 
-struct ibv_cq_ex *fl_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+static struct ibv_cq_ex *make_cq(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
     struct fl_cq *cq = NULL;
     int r = check_create(context, attr);
@@ -97,6 +97,16 @@ struct ibv_cq_ex *fl_cq_create_ex(struct ibv_context *context, struct ibv_cq_ini
     count_channel(attr->channel, 1);
     fl_count(&fl_context_of(context)->refs, 1);
     return &cq->ex;
+}
+
+struct ibv_cq_ex *fl_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+    if (!fl_limit_take(context, FL_LIMITED_CQ))
+        return NULL;
+    struct ibv_cq_ex *cq = make_cq(context, attr);
+    if (!cq)
+        fl_limit_give(context, FL_LIMITED_CQ);
+    return cq;
 }
 
 struct ibv_cq *fl_cq_create(struct ibv_context *context, int cqe, void *cq_context,
@@ -137,6 +147,7 @@ int fl_cq_destroy(struct ibv_cq *ibv_cq)
     cq->ring = NULL;
     cq->head = cq->tail = 0;
     cq->rnic = &fl_rnic_none;
+    fl_limit_give(ibv_cq->context, FL_LIMITED_CQ);
     ibv_cq->context = fl_retired_context(ibv_cq->context);
     fl_retire(cq);
     fl_context_put(context);

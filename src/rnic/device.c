@@ -13,9 +13,7 @@
 
 #define VENDOR_ID      0x666c /* no vendor's OUI: "fl" */
 #define QP_WR_MAX      16384
-#define QP_MAX         (1 << 20)
 #define CQE_MAX        (1 << 22)
-#define OBJECTS_MAX    (1 << 20)
 #define LINK_UP        5 /* physical states as IBA's PortInfo has them */
 #define LINK_DISABLED  3
 #define SPEED_10G      4 /* active_speed times active_width is the rate */
@@ -98,7 +96,7 @@ int fl_context_query_device(struct ibv_context *context, struct ibv_device_attr 
         .vendor_id = VENDOR_ID,
         .vendor_part_id = 1,
         .hw_ver = 1,
-        .max_qp = QP_MAX,
+        .max_qp = FL_OBJECTS_MAX,
         .max_qp_wr = QP_WR_MAX,
         .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
                             IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
@@ -106,17 +104,17 @@ int fl_context_query_device(struct ibv_context *context, struct ibv_device_attr 
                             IBV_DEVICE_MEM_MGT_EXTENSIONS,
         .max_sge = FL_ROCE_SGE_MAX,
         .max_sge_rd = FL_ROCE_SGE_MAX,
-        .max_cq = OBJECTS_MAX,
+        .max_cq = FL_OBJECTS_MAX,
         .max_cqe = CQE_MAX,
         .max_mr = FL_KEY_MAX,
-        .max_pd = OBJECTS_MAX,
+        .max_pd = FL_OBJECTS_MAX,
         .max_qp_rd_atom = FL_ROCE_RD_MAX,
-        .max_res_rd_atom = QP_MAX,
+        .max_res_rd_atom = FL_OBJECTS_MAX,
         .max_qp_init_rd_atom = FL_ROCE_RD_MAX,
         .atomic_cap = IBV_ATOMIC_HCA,
         .max_mw = FL_KEY_MAX,
-        .max_ah = OBJECTS_MAX,
-        .max_srq = OBJECTS_MAX,
+        .max_ah = FL_OBJECTS_MAX,
+        .max_srq = FL_OBJECTS_MAX,
         .max_srq_wr = QP_WR_MAX,
         .max_srq_sge = FL_ROCE_SGE_MAX,
         .max_pkeys = 1,

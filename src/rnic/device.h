@@ -25,6 +25,10 @@ struct fl_gid {
     bool assigned;        /* false: made of the MAC; the interface does not have it */
 };
 
+/* What a device has FL_OBJECTS_MAX of; memory regions and windows are limited by their keys. */
+enum fl_limited { FL_LIMITED_PD, FL_LIMITED_CQ, FL_LIMITED_SRQ, FL_LIMITED_QP, FL_LIMITED_AH, FL_NR_LIMITED };
+#define FL_OBJECTS_MAX (1u << 20)
+
 struct fl_device {
     struct ibv_device device; /* first; what lies behind it is zero for programs that look there */
     uint8_t room[1024];
@@ -32,16 +36,17 @@ struct fl_device {
     char ifname[IF_NAMESIZE];
     uint32_t ifindex;
     bool loopback, up;
-    bool removed;     /* the interface is gone; programs may hold the device for as long as they like */
+    bool removed;         /* the interface is gone; programs may hold the device for as long as they like */
     uint32_t nr_removals; /* it may come back */
-    uint32_t seen_in; /* the last scan that found it */
+    uint32_t seen_in;     /* the last scan that found it */
     uint32_t if_mtu;
     uint32_t speed_mbps; /* 0: not known */
     uint8_t mac[6];
     struct fl_gid gids[FL_GID_MAX]; /* an address keeps its index while it is there */
     int nr_gids;                    /* one past the last in use */
     struct fl_list contexts;
-    uint64_t gone[FL_NR_QP_COUNTERS]; /* what queue pairs counted that are destroyed; the RNIC's lock */
+    uint32_t nr_objects[FL_NR_LIMITED]; /* atomic */
+    uint64_t gone[FL_NR_QP_COUNTERS];   /* what queue pairs counted that are destroyed; the RNIC's lock */
 };
 
 /* Protects all devices, and the lists of their contexts. */

@@ -22,9 +22,13 @@ static struct fl_td *td_of(struct ibv_td *td)
 
 static struct fl_pd *make_pd(struct ibv_context *context, uint32_t number)
 {
-    struct fl_pd *pd = calloc(1, sizeof(*pd));
-    if (!pd)
+    if (!fl_limit_take(context, FL_LIMITED_PD))
         return NULL;
+    struct fl_pd *pd = calloc(1, sizeof(*pd));
+    if (!pd) {
+        fl_limit_give(context, FL_LIMITED_PD);
+        return NULL;
+    }
     pd->number = number;
     pd->pd.context = context;
     pd->pd.handle = number;
@@ -55,6 +59,7 @@ int fl_pd_dealloc(struct ibv_pd *ibv_pd)
     if (pd->td)
         fl_count(&td_of(pd->td)->nr_users, -1);
     struct fl_context *context = fl_context_of(ibv_pd->context);
+    fl_limit_give(ibv_pd->context, FL_LIMITED_PD);
     ibv_pd->context = fl_retired_context(ibv_pd->context);
     fl_retire(pd);
     fl_context_put(context);

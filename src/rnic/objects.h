@@ -227,6 +227,26 @@ static inline void fl_count(uint32_t *nr, int by)
     __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);
 }
 
+/* One more of a kind of which a device has so many. False and errno: ENOMEM, there are none left; ENODEV. */
+static inline bool fl_limit_take(struct ibv_context *context, enum fl_limited kind)
+{
+    if (fl_gone(context)) {
+        errno = ENODEV;
+        return false;
+    }
+    uint32_t *nr = &fl_context_of(context)->device->nr_objects[kind];
+    if (__atomic_fetch_add(nr, 1, __ATOMIC_RELAXED) < FL_OBJECTS_MAX)
+        return true;
+    fl_count(nr, -1);
+    errno = ENOMEM;
+    return false;
+}
+
+static inline void fl_limit_give(struct ibv_context *context, enum fl_limited kind)
+{
+    fl_count(&fl_context_of(context)->device->nr_objects[kind], -1);
+}
+
 /* context.c: the functions that the verbs' inline functions call */
 void fl_context_set_verbs(struct verbs_context *verbs);
 /* One reference less; the last one ends it. */

@@ -169,7 +169,8 @@ static void test_total_loss(void **state)
     assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 64, 0), 0);
     assert_int_equal(tv_wait(tv->a.scq).status, IBV_WC_RETRY_EXC_ERR);
     assert_int_equal(tv_wait(tv->a.scq).status, IBV_WC_WR_FLUSH_ERR);
-    assert_int_equal(fl_qp_query(tv->a.qp, &attr, IBV_QP_STATE, &init), 0); /* after what the RNIC's thread is at */
+    assert_int_equal(fl_qp_query(tv->a.qp, &attr, IBV_QP_STATE, &init),
+                     0); /* after what the RNIC's thread is at */
     assert_int_equal(attr.qp_state, IBV_QPS_ERR);
     tv_free(tv);
 }
@@ -279,6 +280,63 @@ static void test_parent_domain(void **state)
     tv_free(tv);
 }
 
+/* A device that has one left of everything: that one is given, the next is not, and it comes back. */
+static void test_as_many_as_there_are(void **state)
+{
+    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct fl_device *device = fl_context_of(tv->context)->device;
+    uint32_t before[FL_NR_LIMITED];
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_qp_init_attr qp_attr = {
+        .send_cq = tv->a.scq, .recv_cq = tv->a.rcq, .qp_type = IBV_QPT_UD, .cap = {.max_send_wr = 1}};
+    struct ibv_ah_attr ah_attr = tv->attr.ah_attr;
+    memcpy(before, device->nr_objects, sizeof(before));
+    ah_attr.is_global = 1;
+    ah_attr.port_num = 1;
+    ah_attr.grh.dgid = tv->gid;
+    ah_attr.grh.sgid_index = (uint8_t)tv->gid_index;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < FL_NR_LIMITED; i++)
+            device->nr_objects[i] += FL_OBJECTS_MAX - 1 - before[i];
+        struct ibv_pd *pd = fl_pd_alloc(tv->context);
+        struct ibv_cq *cq = fl_cq_create(tv->context, 4, NULL, NULL, 0);
+        struct ibv_srq *srq = fl_srq_create(tv->pd, &srq_attr);
+        struct ibv_qp *qp = fl_qp_create(tv->pd, &qp_attr);
+        struct ibv_ah *ah = fl_ah_create(tv->pd, &ah_attr);
+        assert_true(pd && cq && srq && qp && ah);
+        errno = 0;
+        assert_true(!fl_pd_alloc(tv->context) && errno == ENOMEM);
+        errno = 0;
+        assert_true(!fl_cq_create(tv->context, 4, NULL, NULL, 0) && errno == ENOMEM);
+        errno = 0;
+        assert_true(!fl_srq_create(tv->pd, &srq_attr) && errno == ENOMEM);
+        errno = 0;
+        assert_true(!fl_qp_create(tv->pd, &qp_attr) && errno == ENOMEM);
+        errno = 0;
+        assert_true(!fl_ah_create(tv->pd, &ah_attr) && errno == ENOMEM);
+        assert_int_equal(fl_ah_destroy(ah), 0);
+        assert_int_equal(fl_qp_destroy(qp), 0);
+        assert_int_equal(fl_srq_destroy(srq), 0);
+        assert_int_equal(fl_cq_destroy(cq), 0);
+        assert_int_equal(fl_pd_dealloc(pd), 0);
+        for (int i = 0; i < FL_NR_LIMITED; i++)
+            device->nr_objects[i] -= FL_OBJECTS_MAX - 1 - before[i];
+        assert_memory_equal(before, device->nr_objects, sizeof(before));
+    }
+    /* What is refused for another reason takes none. */
+    qp_attr.cap.max_send_wr = UINT32_MAX;
+    ah_attr.port_num = 9;
+    srq_attr.attr.max_wr = UINT32_MAX;
+    assert_null(fl_qp_create(tv->pd, &qp_attr));
+    assert_null(fl_ah_create(tv->pd, &ah_attr));
+    assert_null(fl_srq_create(tv->pd, &srq_attr));
+    assert_null(fl_cq_create(tv->context, -1, NULL, NULL, 0));
+    assert_memory_equal(before, device->nr_objects, sizeof(before));
+    tv_free(tv);
+    for (int i = 0; i < FL_NR_LIMITED; i++)
+        assert_int_equal(device->nr_objects[i], 0);
+}
+
 static void test_reset_and_again(void **state)
 {
     struct tv *tv = tv_pair(IBV_QPT_RC);
@@ -312,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_closed_first),
         cmocka_unit_test(test_parent_domain),
+        cmocka_unit_test(test_as_many_as_there_are),
         cmocka_unit_test(test_reset_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -417,7 +417,7 @@ static int set_up_in_time(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
     }
 }
 
-struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *make_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
     struct fl_qp *qp = NULL;
     int r = fl_gone(context) ? -ENODEV : -check_create(attr);
@@ -442,6 +442,16 @@ struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_a
     qp->qp.handle = qp->qp.qp_num;
     fl_count(&fl_pd_of(attr->pd)->nr_objects, 1);
     return &qp->qp;
+}
+
+struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+    if (!fl_limit_take(context, FL_LIMITED_QP))
+        return NULL;
+    struct ibv_qp *qp = make_qp(context, attr);
+    if (!qp)
+        fl_limit_give(context, FL_LIMITED_QP);
+    return qp;
 }
 
 struct ibv_qp *fl_qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -502,6 +512,7 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
     fl_async_forget(fl_context_of(ibv_qp->context), &qp->nr_told, &ibv_qp->mutex, &ibv_qp->cond,
                     &ibv_qp->events_completed);
     fl_count(&fl_pd_of(ibv_qp->pd)->nr_objects, -1);
+    fl_limit_give(ibv_qp->context, FL_LIMITED_QP);
     pthread_mutex_destroy(&ibv_qp->mutex);
     pthread_cond_destroy(&ibv_qp->cond);
     ibv_qp->context = fl_retired_context(ibv_qp->context);

@@ -13,7 +13,7 @@ static int check_attr(const struct ibv_srq_attr *attr)
     return attr->max_wr && attr->max_wr <= WR_MAX && attr->max_sge <= FL_ROCE_SGE_MAX ? 0 : EINVAL;
 }
 
-struct ibv_srq *fl_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+static struct ibv_srq *make_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
     static uint32_t last_number;
     struct fl_srq *srq = NULL;
@@ -38,6 +38,16 @@ struct ibv_srq *fl_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
     pthread_cond_init(&srq->srq.cond, NULL);
     fl_count(&fl_pd_of(pd)->nr_objects, 1);
     return &srq->srq;
+}
+
+struct ibv_srq *fl_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+    if (!fl_limit_take(pd->context, FL_LIMITED_SRQ))
+        return NULL;
+    struct ibv_srq *srq = make_srq(pd, attr);
+    if (!srq)
+        fl_limit_give(pd->context, FL_LIMITED_SRQ);
+    return srq;
 }
 
 struct ibv_srq *fl_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
@@ -111,6 +121,7 @@ int fl_srq_destroy(struct ibv_srq *ibv_srq)
     fl_async_forget(fl_context_of(ibv_srq->context), &srq->nr_told, &ibv_srq->mutex, &ibv_srq->cond,
                     &ibv_srq->events_completed);
     fl_count(&fl_pd_of(ibv_srq->pd)->nr_objects, -1);
+    fl_limit_give(ibv_srq->context, FL_LIMITED_SRQ);
     pthread_mutex_destroy(&ibv_srq->mutex);
     pthread_cond_destroy(&ibv_srq->cond);
     fl_roce_rq_fini(&srq->rq);
