@@ -45,6 +45,21 @@ def test_synchronous_without_a_word_of_inline_data():
     assert "rdma_xclient: end 0" in said, said
 
 
+def test_cmtime():
+    """Its server does not end by itself."""
+    server = subprocess.Popen(["cmtime", "-c", "20"], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while True:
+            done = subprocess.run(["cmtime", "-c", "20", "-s", H], env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+            if re.search(r"^connect +: .*[1-9]", done.stdout, re.M):
+                break
+            assert time.monotonic() < deadline and server.poll() is None, done.stdout + done.stderr
+            time.sleep(0.1)
+    finally:
+        stop(server)
+
+
 NOT_YET = "rpoll: |rconnect: Connection refused"
 
 
