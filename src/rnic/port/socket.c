@@ -149,12 +149,10 @@ static int bind_source(int fd, const struct in6_addr *gid, uint32_t scope_id)
     return bind_to(fd, gid, scope_id, 0);
 }
 
-int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t *port)
+static int open_source(const struct in6_addr *gid, uint8_t tos)
 {
     int family = fl_udp_is_ip4(gid) ? AF_INET : AF_INET6;
-    struct sockaddr_in6 addr;
-    socklen_t len = sizeof(addr);
-    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
+    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     /* DF, and no path MTU that a forged ICMP message could lower: the queue pair's MTU is what was agreed.
@@ -170,6 +168,16 @@ int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, ui
         set(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
     }
     set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE);
+    return fd;
+}
+
+int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t *port)
+{
+    struct sockaddr_in6 addr;
+    socklen_t len = sizeof(addr);
+    int fd = open_source(gid, tos), rc;
+    if (fd < 0)
+        return fd;
     set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody should send here, and nobody reads */
     rc = bind_source(fd, gid, scope_id);
     if (rc == 0 && getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
@@ -178,6 +186,21 @@ int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, ui
         close(fd);
         return rc;
     }
-    *port = ntohs(addr.sin6_port); /* at the same place in both families */
+    set(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* it was bound alone; from now on, twins beside it */
+    *port = ntohs(addr.sin6_port);        /* at the same place in both families */
+    return fd;
+}
+
+int fl_udp_source_beside(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t port)
+{
+    int fd = open_source(gid, tos), rc;
+    if (fd < 0)
+        return fd;
+    set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    rc = bind_to(fd, gid, scope_id, port);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
     return fd;
 }

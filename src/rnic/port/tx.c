@@ -15,53 +15,7 @@
 
 #include "base/try.h"
 #include "base/util.h"
-#include "rnic/port/udp.h"
-
-#define PORTS        8     /* source ports that flows spread over */
-#define SOURCES      64    /* sockets: of each source address, TOS and port */
-#define QUEUE        8     /* a power of two */
-#define BUF_LEN      65000 /* with all headers below 65535 */
-#define SEGMENTS_MAX 64    /* UDP_MAX_SEGMENTS of older kernels */
-#define ECT0         2
-#define ECN_MASK     3
-
-/* A socket that is bound to the address and has the TOS needs no control data for them, which costs as much
- * as the packet. */
-struct source {
-    int fd;
-    uint16_t port;
-    uint8_t slot; /* of PORTS */
-    uint8_t tos;
-    struct in6_addr sgid;
-    uint32_t scope_id;
-    bool bound; /* else it takes the address from control data: all others were in use, or it could not be
-                   bound */
-    bool waits; /* in epoll */
-};
-
-struct entry {
-    struct fl_port_flow flow;
-    struct source *source;
-    uint8_t tos;
-    bool closed; /* nothing more is added: its last segment is shorter than the others */
-    bool apart;  /* leaves packet by packet */
-    uint32_t len, segment_len, nr_segments;
-    uint8_t *bytes;
-};
-
-struct fl_udp_tx {
-    uint16_t dport;
-    int epoll_fd;
-    uint64_t epoll_data;
-    bool no_gso; /* this kernel or path refused it */
-    uint32_t head, tail;
-    struct source sources[SOURCES];
-    uint32_t nr_sources;
-    struct source *last;
-    struct source any[2]; /* IPv4, IPv6: for what comes after SOURCES */
-    struct entry queue[QUEUE];
-    uint8_t bytes[QUEUE][BUF_LEN];
-};
+#include "rnic/port/tx.h"
 
 struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_data)
 {
@@ -72,6 +26,8 @@ struct fl_udp_tx *fl_udp_tx_create(uint16_t dport, int epoll_fd, uint64_t epoll_
     tx->epoll_fd = epoll_fd;
     tx->epoll_data = epoll_data;
     tx->any[0].fd = tx->any[1].fd = -1;
+    for (int i = 0; i < TWINS; i++)
+        tx->twins[i].fd = -1;
     for (int i = 0; i < QUEUE; i++)
         tx->queue[i].bytes = tx->bytes[i];
     return tx;
@@ -85,6 +41,10 @@ void fl_udp_tx_forget(struct fl_udp_tx *tx)
         if (tx->any[family].fd >= 0)
             close(tx->any[family].fd);
     }
+    for (int i = 0; i < TWINS; i++) {
+        if (tx->twins[i].fd >= 0)
+            close(tx->twins[i].fd);
+    }
 }
 
 void fl_udp_tx_destroy(struct fl_udp_tx *tx)
@@ -92,64 +52,6 @@ void fl_udp_tx_destroy(struct fl_udp_tx *tx)
     if (tx)
         fl_udp_tx_forget(tx);
     free(tx);
-}
-
-static bool is_source(const struct source *s, const struct fl_port_flow *flow, uint8_t tos)
-{
-    return s->slot == flow->entropy % PORTS && s->tos == tos && s->scope_id == flow->scope_id &&
-           !memcmp(&s->sgid, &flow->sgid, sizeof(s->sgid));
-}
-
-static struct source *add_source(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos)
-{
-    struct source *s = &tx->sources[tx->nr_sources];
-    *s = (struct source){.slot = (uint8_t)(flow->entropy % PORTS),
-                         .tos = tos,
-                         .sgid = flow->sgid,
-                         .scope_id = flow->scope_id,
-                         .bound = true};
-    s->fd = fl_udp_source(&flow->sgid, flow->scope_id, tos, &s->port);
-    if (s->fd < 0)
-        return NULL;
-    tx->nr_sources++;
-    return s;
-}
-
-/* There is no descriptor for another one: better with another's port and TOS than not at all. */
-static struct source *spare_source(struct fl_udp_tx *tx, const struct fl_port_flow *flow)
-{
-    for (struct source *s = tx->sources; s < tx->sources + tx->nr_sources; s++) {
-        if (s->scope_id == flow->scope_id && !memcmp(&s->sgid, &flow->sgid, sizeof(s->sgid)))
-            return s;
-    }
-    return NULL;
-}
-
-static struct source *source_of(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos)
-{
-    struct source *s = tx->last;
-    if (s && is_source(s, flow, tos))
-        return s;
-    for (s = tx->sources; s < tx->sources + tx->nr_sources; s++) {
-        if (is_source(s, flow, tos))
-            return tx->last = s;
-    }
-    s = tx->nr_sources < SOURCES ? add_source(tx, flow, tos) : NULL;
-    if (s)
-        return tx->last = s;
-    bool ip4 = fl_udp_is_ip4(&flow->dgid);
-    s = &tx->any[ip4 ? 0 : 1];
-    if (s->fd < 0)
-        s->fd = fl_udp_source(ip4 ? &fl_udp_any_ip4 : &in6addr_any, 0, 0, &s->port);
-    return s->fd < 0 ? spare_source(tx, flow) : s;
-}
-
-/* Room in the socket again: it need not be watched. */
-static void watch(struct fl_udp_tx *tx, struct source *s, bool on)
-{
-    struct epoll_event event = {.events = EPOLLOUT, .data.u64 = tx->epoll_data};
-    if (s->waits != on && epoll_ctl(tx->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->fd, &event) == 0)
-        s->waits = on;
 }
 
 union control {
@@ -202,11 +104,6 @@ static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, bool bo
         add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
 }
 
-static uint16_t dport_of(const struct fl_udp_tx *tx, const struct fl_port_flow *flow)
-{
-    return flow->dport ? flow->dport : tx->dport;
-}
-
 static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct outgoing *out, struct msghdr *m)
 {
     const struct fl_port_flow *flow = &e->flow;
@@ -217,10 +114,12 @@ static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct ou
     memset(&out->control, 0, sizeof(out->control));
     *m = (struct msghdr){
         .msg_name = &out->name, .msg_iov = &out->iov, .msg_iovlen = 1, .msg_control = &out->control};
-    if (ip4)
-        address_ip4(flow, dport_of(tx, flow), e->source->bound, out, m);
+    if (e->source->plain)
+        m->msg_name = NULL;
+    else if (ip4)
+        address_ip4(flow, fl_udp_tx_dport(tx, flow), e->source->bound, out, m);
     else
-        address_ip6(flow, dport_of(tx, flow), e->source->bound, out, m);
+        address_ip6(flow, fl_udp_tx_dport(tx, flow), e->source->bound, out, m);
     if (tos && !e->source->bound)
         add_control(m, ip4 ? IPPROTO_IP : IPPROTO_IPV6, ip4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof(tos));
     if (ttl && ttl != FL_UDP_TTL)
@@ -229,13 +128,18 @@ static void prepare(const struct fl_udp_tx *tx, const struct entry *e, struct ou
         add_control(m, IPPROTO_UDP, UDP_SEGMENT, &segment_len, sizeof(segment_len));
 }
 
-/* The header's identification counts up from 0 over the segments that the kernel cuts. */
 static void seal(const struct fl_udp_tx *tx, const struct entry *e, uint8_t *packet, uint32_t len,
                  uint16_t id)
 {
-    le32 icrc = le32_of(
-        fl_udp_icrc(&e->flow.sgid, &e->flow.dgid, e->source->port, dport_of(tx, &e->flow), id, packet, len));
+    le32 icrc = le32_of(fl_udp_icrc(&e->flow.sgid, &e->flow.dgid, e->source->port,
+                                    fl_udp_tx_dport(tx, &e->flow), id, packet, len));
     memcpy(packet + len - sizeof(icrc), &icrc, sizeof(icrc));
+}
+
+void fl_udp_tx_seal(const struct fl_udp_tx *tx, const struct entry *e)
+{
+    for (uint32_t at = 0, i = 0; at < e->len; at += e->segment_len, i++)
+        seal(tx, e, e->bytes + at, FL_MIN(e->segment_len, e->len - at), (uint16_t)(e->id + i));
 }
 
 static bool is_no_room(int error)
@@ -277,7 +181,7 @@ static void forget(struct fl_udp_tx *tx, uint32_t nr)
 /* One packet alone that needs no control data: the call for it costs less than those for more. */
 static bool is_plain(const struct fl_udp_tx *tx, const struct entry *e)
 {
-    return tx->tail - tx->head == 1 && e->nr_segments == 1 && e->source->bound &&
+    return (tx->tail - tx->head == 1 || e->source->plain) && e->nr_segments == 1 && e->source->bound &&
            (!e->flow.hop_limit || e->flow.hop_limit == FL_UDP_TTL);
 }
 
@@ -285,12 +189,14 @@ static int send_plain(const struct fl_udp_tx *tx, const struct entry *e)
 {
     struct outgoing out;
     struct msghdr m = {0};
-    if (fl_udp_is_ip4(&e->flow.dgid))
-        address_ip4(&e->flow, dport_of(tx, &e->flow), true, &out, &m);
+    if (e->source->plain)
+        ;
+    else if (fl_udp_is_ip4(&e->flow.dgid))
+        address_ip4(&e->flow, fl_udp_tx_dport(tx, &e->flow), true, &out, &m);
     else
-        address_ip6(&e->flow, dport_of(tx, &e->flow), true, &out, &m);
-    return syscall(SYS_sendto, e->source->fd, e->bytes, (size_t)e->len, MSG_DONTWAIT, &out.name,
-                   m.msg_namelen) < 0
+        address_ip6(&e->flow, fl_udp_tx_dport(tx, &e->flow), true, &out, &m);
+    return syscall(SYS_sendto, e->source->fd, e->bytes, (size_t)e->len, MSG_DONTWAIT,
+                   m.msg_namelen ? &out.name : NULL, m.msg_namelen) < 0
                ? -1
                : 1;
 }
@@ -303,6 +209,8 @@ static bool send_run(struct fl_udp_tx *tx, struct fl_port_stats *stats)
     struct mmsghdr msgs[QUEUE];
     uint32_t nr = 0;
     int sent;
+    if (first->source->plain && first->nr_segments > 1 && tx->no_gso)
+        fl_udp_tx_end_twin(tx, first->source);
     if (first->nr_segments > 1 && (tx->no_gso || first->apart))
         sent = 0;
     else if (is_plain(tx, first)) {
@@ -311,7 +219,8 @@ static bool send_run(struct fl_udp_tx *tx, struct fl_port_stats *stats)
     } else {
         for (; tx->head + nr != tx->tail; nr++) {
             const struct entry *e = &tx->queue[(tx->head + nr) % QUEUE];
-            if (e->source != first->source)
+            /* Of several by a twin it would not be known how many were counted. */
+            if (e->source != first->source || (nr && e->source->plain))
                 break;
             prepare(tx, e, &out[nr], &msgs[nr].msg_hdr);
         }
@@ -321,6 +230,11 @@ static bool send_run(struct fl_udp_tx *tx, struct fl_port_stats *stats)
     }
     if (sent > 0) {
         forget(tx, (uint32_t)sent);
+        return true;
+    }
+    if (sent < 0 && first->source->plain && errno != EAGAIN) { /* it may have been counted, or not */
+        fl_udp_tx_end_twin(tx, first->source);
+        tx->nr_twins_lost++;
         return true;
     }
     if (sent < 0 && is_no_room(errno))
@@ -341,11 +255,11 @@ void fl_udp_tx_flush(struct fl_udp_tx *tx, struct fl_port_stats *stats)
     while (tx->head != tx->tail) {
         struct source *s = tx->queue[tx->head % QUEUE].source;
         if (!send_run(tx, stats)) {
-            watch(tx, s, true);
+            fl_udp_tx_watch(tx, s, true);
             return;
         }
         if (s->waits)
-            watch(tx, s, false);
+            fl_udp_tx_watch(tx, s, false);
     }
 }
 
@@ -357,23 +271,40 @@ static bool is_same_flow(const struct fl_port_flow *a, const struct fl_port_flow
 }
 
 /* The entry that takes a packet of len bytes; NULL: the queue is full. */
-static struct entry *place(struct fl_udp_tx *tx, const struct fl_port_flow *flow, uint8_t tos, uint32_t len,
-                           struct fl_port_stats *stats)
+static struct entry *place(struct fl_udp_tx *tx, struct source *plain, const struct fl_port_flow *flow,
+                           uint8_t tos, uint32_t len, struct fl_port_stats *stats)
 {
     struct entry *e = &tx->queue[(tx->tail - 1) % QUEUE];
-    if (tx->tail != tx->head && !tx->no_gso && !e->closed && e->tos == tos && len <= e->segment_len &&
-        e->nr_segments < SEGMENTS_MAX &&
+    struct source *source = fl_udp_tx_twin(tx, plain, flow);
+    if (tx->tail != tx->head && e->source == source && !tx->no_gso && !e->closed && e->tos == tos &&
+        len <= e->segment_len && e->nr_segments < SEGMENTS_MAX &&
         e->bytes + e->len + len <= tx->bytes[(tx->tail - 1) % QUEUE] + BUF_LEN &&
         is_same_flow(&e->flow, flow))
         return e;
-    if (tx->tail - tx->head == QUEUE)
+    if (tx->tail - tx->head == QUEUE) {
         fl_udp_tx_flush(tx, stats);
-    if (tx->tail - tx->head == QUEUE)
-        return NULL;
+        if (tx->tail - tx->head == QUEUE)
+            return NULL;
+        source = fl_udp_tx_twin(tx, plain, flow); /* a send may have failed */
+    }
     e = &tx->queue[tx->tail % QUEUE];
-    *e = (struct entry){.flow = *flow, .tos = tos, .segment_len = len, .bytes = tx->bytes[tx->tail % QUEUE]};
+    *e = (struct entry){.flow = *flow,
+                        .source = source,
+                        .id = source->plain ? source->count.next++ : 0,
+                        .tos = tos,
+                        .segment_len = len,
+                        .bytes = tx->bytes[tx->tail % QUEUE]};
     tx->tail++;
     return e;
+}
+
+/* The last entry, which is empty */
+static void take_back(struct fl_udp_tx *tx, struct entry *e)
+{
+    if (e->source->plain)
+        e->source->count.next--;
+    e->source = NULL;
+    tx->tail--;
 }
 
 bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const struct fl_roce_tx *packet,
@@ -392,26 +323,27 @@ bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const
     }
     if (service == FL_IB_RC || service == FL_IB_UC) /* those whose rate falls when marked */
         tos |= ECT0;
-    source = source_of(tx, flow, tos);
+    source = fl_udp_tx_source(tx, flow, tos);
     if (!source || len > FL_UDP_PACKET_MAX || fl_udp_is_ip4(&flow->sgid) != fl_udp_is_ip4(&flow->dgid)) {
         stats->nr_tx_dropped++;
         return true; /* it would never go */
     }
-    e = place(tx, flow, tos, len, stats);
+    e = place(tx, source, flow, tos, len, stats);
     if (!e)
         return false;
-    e->source = source;
     p = e->bytes + e->len;
     for (int i = 0; i < packet->nr_iov; i++) {
         if (!fl_try_copy(p, packet->iov[i].iov_base, packet->iov[i].iov_len)) {
             stats->nr_tx_dropped++; /* as if the wire lost it: who sends it again finds the key closed */
-            tx->tail -= !e->nr_segments;
+            if (!e->nr_segments)
+                take_back(tx, e);
             return true;
         }
         p += packet->iov[i].iov_len;
     }
-    seal(tx, e, e->bytes + e->len, len, (uint16_t)e->nr_segments);
+    seal(tx, e, e->bytes + e->len, len, (uint16_t)(e->id + e->nr_segments));
     e->len += len;
+    e->source->count.next += e->nr_segments && e->source->count.by_packet;
     e->nr_segments++;
     e->closed = len < e->segment_len;
     stats->nr_tx++;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sockets of a port. One receives on UDP 4791, IPv4 and IPv6 together; packets leave by others, a few
- * source ports a family, so that the fabric spreads flows over its paths and any process can send. All are
- * unconnected: what ICMP says about one peer never becomes an error of a socket that all share.
+ * source ports a family, so that the fabric spreads flows over its paths and any process can send. All that
+ * are shared are unconnected: what ICMP says about one peer never becomes an error of a socket that others
+ * need. A flow that most packets go by has a connected one beside that, with the same port.
  */
 #ifndef FL_RNIC_PORT_UDP_H
 #define FL_RNIC_PORT_UDP_H
@@ -29,6 +30,19 @@ extern const struct in6_addr fl_udp_any_ip4;
 /* For sending from that address (the scope is that of a link-local one), with a source port of its own in
  * *port. */
 int fl_udp_source(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t *port);
+
+/* The same with the port of such a socket, which stays open. */
+int fl_udp_source_beside(const struct in6_addr *gid, uint32_t scope_id, uint8_t tos, uint16_t port);
+/* How the kernel counts the IPv4 identification of what a connected socket sends; a call that fails with
+ * EAGAIN is not counted. */
+struct fl_udp_count {
+    uint16_t next;
+    bool by_packet; /* a burst takes as many numbers as it has packets; else one */
+};
+/* twin.c: the same connected to the flow's destination. Negative errno; -EOPNOTSUPP: this kernel does not
+ * tell how it counts, or counts in another way. */
+int fl_udp_twin(const struct fl_port_flow *flow, uint8_t tos, uint16_t sport, uint16_t dport,
+                struct fl_udp_count *count);
 
 /* ICRC of a packet (BTH to ICRC) as it would be with this identification (IPv4). */
 uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
