@@ -26,6 +26,8 @@ static uint32_t route_cm(const struct fl_hub_table *table, const struct fl_cm_ma
         return slot_of_comm_id(table, mad->sidr_rep.request_id);
     default: /* all others begin with the sender's ID and the receiver's */
         slot = slot_of_comm_id(table, mad->rtu.remote_id);
+        if (!slot && table->young)
+            return 0; /* it is sent again; an answer would end the connection of one that is about to come */
         return slot ? slot : self;
     }
     slot = fl_hub_slot_of_service(table, service_id);

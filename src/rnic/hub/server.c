@@ -22,6 +22,7 @@
 #define BURST         16 /* messages of one member at a time */
 #define LISTENER      MAX_CONNS
 #define PATIENCE_NS   (5 * FL_NS_PER_S)    /* for members of the hub before to come back, if they are gone */
+#define YOUNG_NS      FL_NS_PER_S          /* for those of one that we have not seen */
 #define PAUSE_NS      (100 * FL_NS_PER_MS) /* without descriptors to accept with */
 
 struct conn {
@@ -42,7 +43,7 @@ struct fl_hub_server {
     uint64_t service; /* what our own will is bound to */
     struct fl_hub_estates *estates;
     uint32_t nr_strangers;
-    uint64_t missing_at, settled_at, accept_at; /* UINT64_MAX: not due */
+    uint64_t missing_at, settled_at, young_till, accept_at; /* UINT64_MAX: not due */
     struct conn *conns[MAX_CONNS];
     uint16_t conn_of_slot[FL_HUB_SLOTS]; /* index + 1; 0: none */
 };
@@ -103,6 +104,8 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
     s->missing_at = options->before ? fl_now_ns() + PATIENCE_NS : UINT64_MAX;
     s->settled_at = options->settle_ns ? fl_now_ns() + options->settle_ns : UINT64_MAX;
     s->table.settling = options->settle_ns > 0;
+    s->young_till = fl_now_ns() + YOUNG_NS;
+    s->table.young = true;
     strncpy(address, options->address, sizeof(address) - 1);
     rc = fl_hub_join(&s->table, &self, options->want, address);
     if (rc < 0)
@@ -300,7 +303,8 @@ void fl_hub_server_event(struct fl_hub_server *s, uint32_t number)
     if (number >= MAX_CONNS || !s->conns[number])
         return;
     for (int i = 0; i < BURST && rc > 0; i++)
-        rc = s->conns[number]->slot ? take_message(s, s->conns[number]) : take_hello(s, s->conns[number], number);
+        rc = s->conns[number]->slot ? take_message(s, s->conns[number])
+                                    : take_hello(s, s->conns[number], number);
     if (rc < 0)
         close_conn(s, number);
 }
@@ -329,6 +333,10 @@ void fl_hub_server_tick(struct fl_hub_server *s, uint64_t now)
         s->settled_at = UINT64_MAX;
         s->table.settling = false;
     }
+    if (now >= s->young_till) {
+        s->young_till = UINT64_MAX;
+        s->table.young = false;
+    }
     if (now >= s->accept_at)
         s->accept_at = watch(s, s->listen_fd, LISTENER) < 0 ? now + PAUSE_NS : UINT64_MAX;
 }
@@ -336,6 +344,7 @@ void fl_hub_server_tick(struct fl_hub_server *s, uint64_t now)
 uint64_t fl_hub_server_deadline(const struct fl_hub_server *s)
 {
     uint64_t at = FL_MIN(s->missing_at, s->settled_at);
+    at = FL_MIN(at, s->young_till);
     return FL_MIN(at, s->accept_at);
 }
 

@@ -61,6 +61,7 @@ struct fl_hub_table {
     struct fl_list services[FL_HUB_BUCKETS];
     uint16_t nr_services[FL_HUB_SLOTS];
     bool settling; /* members of the hub before may not have said yet what they listen on */
+    bool young;    /* members of a hub that we know nothing of may not have come yet */
 };
 
 struct fl_hub_peer {

@@ -182,6 +182,11 @@ static void routes_messages_of_the_cm(void **state)
         assert_int_equal(fl_hub_route(table, bytes, sizeof(p), self), b);
         p.mad.rtu.remote_id = be32_of(nobody << FL_HUB_COMM_SHIFT | 99);
         assert_int_equal(fl_hub_route(table, bytes, sizeof(p), self), self);
+        table->young = true; /* whoever it is for may be about to come */
+        assert_int_equal(fl_hub_route(table, bytes, sizeof(p), self), 0);
+        p.mad.rtu.remote_id = be32_of(self << FL_HUB_COMM_SHIFT | 99);
+        assert_int_equal(fl_hub_route(table, bytes, sizeof(p), self), self);
+        table->young = false;
     }
     for (size_t len = 0; len < sizeof(p); len++)
         assert_int_equal(fl_hub_route(table, bytes, len, self), 0); /* cut short */
