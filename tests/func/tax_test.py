@@ -19,6 +19,7 @@ from farlane import *
 SHORT = ["--seconds", "0.1", "--size", "16M", "--rounds", "1"]
 LEFT_OUT = "tcp-tls"  # there is none yet
 DISTURBED = 0.3 # of some row's time a thread waited for a CPU
+TGT = os.geteuid() == 0 and shutil.which("tgtd") and shutil.which("iscsi-perf") # a package that starts a daemon: not asked for
 OURS = ["local", "rdma-shm", "rdma-udp", "tcp", "tcp-digest"]
 FIGURES = ["mean_us", "p50_us", "p99_us", "p999_us", "iops", "gb_per_s", "host_cores_per_miops"]
 
@@ -72,7 +73,7 @@ def test_others_and_the_page():
         assert list(by) == OURS + [LEFT_OUT, "nvmet", "fio-local", "nbd", "iscsi"], t
         for key in OURS + ["fio-local", "nbd"]:
             assert "not_measured" not in by[key], by[key]
-        if os.geteuid() == 0 and shutil.which("tgtd") and shutil.which("iscsi-perf"): # a package that starts a daemon: not asked for
+        if TGT:
             assert "not_measured" not in by["iscsi"] and by["iscsi"]["p50_us"] is None and by["iscsi"]["iops"]["median"] > 0, by["iscsi"]
         assert t["took_s"] < 90, t["took_s"]
         ours, fio = by["local"], by["fio-local"]
@@ -240,31 +241,42 @@ def test_a_path_that_fails_is_named():
     refused("tax", "nvme+tcp://127.0.0.1:1/nqn.2026-01.org.example:d?ns=1", *SHORT, status=FAILED, says="nothing could be measured")
 
 
-def test_interrupted():
-    """The file, the servers and the folder go with it."""
-    os.makedirs("work")
-    p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--rounds", "20", "--size", "16M"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def tgt_socket(pid):
+    return f"/run/tgtd/socket.{100 + pid % 30000}"
+
+
+def start_measuring(*args):
+    os.makedirs("work", exist_ok=True)
+    p = subprocess.Popen([EXE, "tax", "--folder", "work", "--rounds", "20", "--size", "16M", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_until("it measures", lambda: any("result" in files for _, _, files in os.walk("work")))
-    servers = subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True).stdout.split()
-    assert len(servers) >= 3, servers
-    p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=PATIENCE)
-    assert p.returncode == 128 + signal.SIGINT and os.listdir("work") == [] and not out, (p.returncode, out, err)
-    for pid in servers:
-        assert not os.path.exists(f"/proc/{pid}"), pid
+    if not args and TGT:
+        assert os.path.exists(tgt_socket(p.pid)), "no tgtd"
+    return p, subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True).stdout.split()
+
+
+def test_interrupted():
+    """The file, the servers (tgtd is deaf to SIGTERM) and the folder go with it."""
+    for args in (["--ours"], []):
+        p, servers = start_measuring(*args)
+        assert len(servers) >= 3, servers
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=PATIENCE)
+        assert p.returncode == 128 + signal.SIGINT and os.listdir("work") == [] and not out, (p.returncode, out, err)
+        for pid in servers:
+            assert not os.path.exists(f"/proc/{pid}"), pid
+        assert not os.path.exists(tgt_socket(p.pid)) and not os.path.exists(tgt_socket(p.pid) + ".lock")
 
 
 def test_killed():
     """Even then no server stays, and no file."""
-    os.makedirs("work")
-    p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "16M"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until("it measures", lambda: any("result" in files for _, _, files in os.walk("work")))
-    servers = subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True).stdout.split()
-    p.kill()
-    p.wait()
-    for pid in servers:
-        wait_until(f"server {pid} ends", lambda: not os.path.exists(f"/proc/{pid}"))
-    assert os.listdir("work") == [], os.listdir("work")
+    for args in (["--ours"], []):
+        p, servers = start_measuring(*args)
+        p.kill()
+        p.communicate(timeout=PATIENCE)
+        for pid in servers:
+            wait_until(f"server {pid} ends", lambda: not os.path.exists(f"/proc/{pid}"))
+        assert os.listdir("work") == [], os.listdir("work")
+        assert not os.path.exists(tgt_socket(p.pid)) and not os.path.exists(tgt_socket(p.pid) + ".lock")
 
 
 def test_stopped_while_it_makes_its_file():

@@ -20,18 +20,19 @@
 #define LINE_LEN   65536
 #define OUTPUT_MAX (64u << 20)
 
-static void become(const char *const *argv, const char *const *env, int out, int err, pid_t parent)
+static void become(const struct child *c, const char *const *argv, const char *const *env, int out,
+                   pid_t parent)
 {
     size_t i;
 
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, c->deaf ? SIGKILL : SIGTERM);
     if (getppid() != parent)
         _exit(127); /* it died before it could be told */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGINT, SIG_IGN); /* Ctrl-C is for the command, which ends its children */
     dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     dup2(out, 1);
-    dup2(err, 2);
+    dup2(c->err, 2);
     for (i = 0; env && env[i]; i++)
         putenv((char *)env[i]);
     execvp(argv[0], (char *const *)argv);
@@ -39,12 +40,13 @@ static void become(const char *const *argv, const char *const *env, int out, int
     _exit(127);
 }
 
-int child_start(struct child *c, const char *const *argv, const char *const *env, struct fl_error *err)
+static int start(struct child *c, const char *const *argv, const char *const *env, bool deaf,
+                 struct fl_error *err)
 {
     const pid_t parent = getpid();
     int out[2], rc;
 
-    *c = (struct child){0};
+    *c = (struct child){.deaf = deaf};
     c->err = memfd_create("stderr", MFD_CLOEXEC);
     if (c->err < 0)
         return fl_error_set(err, -errno, "cannot start %s: %s", argv[0], strerror(errno));
@@ -56,7 +58,7 @@ int child_start(struct child *c, const char *const *argv, const char *const *env
     fflush(NULL);
     c->pid = fork();
     if (c->pid == 0)
-        become(argv, env, out[1], c->err, parent);
+        become(c, argv, env, out[1], parent);
     rc = c->pid < 0 ? fl_error_set(err, -errno, "cannot start %s: %s", argv[0], strerror(errno)) : 0;
     close(out[1]);
     c->out = out[0];
@@ -66,6 +68,16 @@ int child_start(struct child *c, const char *const *argv, const char *const *env
         c->pid = 0;
     }
     return rc;
+}
+
+int child_start(struct child *c, const char *const *argv, const char *const *env, struct fl_error *err)
+{
+    return start(c, argv, env, false, err);
+}
+
+int child_start_deaf(struct child *c, const char *const *argv, struct fl_error *err)
+{
+    return start(c, argv, NULL, true, err);
 }
 
 /* Reads up to a newline (if line) or the end. */
@@ -150,8 +162,9 @@ int child_stop(struct child *c)
     if (!c->pid)
         return 0;
     if (waitpid(c->pid, &status, WNOHANG) == 0) {
-        kill(c->pid, SIGTERM);
-        if (!wait_for(c->pid, &status, STOP_MS)) {
+        if (!c->deaf)
+            kill(c->pid, SIGTERM);
+        if (c->deaf || !wait_for(c->pid, &status, STOP_MS)) {
             kill(c->pid, SIGKILL);
             waitpid(c->pid, &status, 0);
         }

@@ -21,6 +21,9 @@
 #define TAX_MAX_ROUNDS 21
 #define TAX_TEXT       1280
 
+/* tgtd's number of itself, since another may run: of the process that measures */
+#define TAX_TGT_INSTANCE(pid) (100 + (int)((pid) % 30000))
+
 enum tax_tool { TAX_BENCH, TAX_FIO, TAX_ISCSI_PERF };
 
 /* What is measured of each path. */

@@ -12,9 +12,11 @@
 #include "base/util.h"
 #include "tax.h"
 
-#define TRIES   500 /* 10 ms each: servers that end meanwhile still have their control sockets there */
-#define TRY_US  10000
-#define SOCKETS FL_ARRAY_LEN(((struct tax *)0)->servers)
+#define TRIES      500 /* 10 ms each: servers that end meanwhile still have their control sockets there */
+#define TRY_US     10000
+#define TGT_TRIES  100
+#define TGT_SOCKET "/run/tgtd/socket.%d"
+#define SOCKETS    FL_ARRAY_LEN(((struct tax *)0)->servers)
 
 static void remove_all(const char *folder)
 {
@@ -38,10 +40,30 @@ static void remove_all(const char *folder)
     }
 }
 
-/* Only what is allowed between fork and exec: the command may have threads. */
-static void guard(const char *folder, int end)
+/* What tgtd leaves behind, however it ends. One that lives has the lock: ours for a moment yet, or another of
+ * the same number, which keeps its socket. */
+static void remove_tgt_socket(const char *socket, const char *lock)
 {
-    char byte;
+    const int fd = open(lock, O_WRONLY | O_CLOEXEC);
+    int try;
+
+    if (fd < 0)
+        return;
+    for (try = 0; try < TGT_TRIES; try++) {
+        if (lockf(fd, F_TLOCK, 0) == 0) {
+            unlink(socket);
+            unlink(lock);
+            break;
+        }
+        usleep(TRY_US);
+    }
+    close(fd);
+}
+
+/* Only what is allowed between fork and exec: the command may have threads. */
+static void guard(const char *folder, int tgt, int end)
+{
+    char byte, socket[64], lock[64];
     int fd;
 
     signal(SIGINT, SIG_IGN);
@@ -54,19 +76,23 @@ static void guard(const char *folder, int end)
     close_range(4, ~0u, 0);
     while (read(3, &byte, 1) < 0 && errno == EINTR)
         ;
+    snprintf(socket, sizeof(socket), TGT_SOCKET, tgt);
+    snprintf(lock, sizeof(lock), TGT_SOCKET ".lock", tgt);
+    remove_tgt_socket(socket, lock);
     remove_all(folder);
     _exit(0);
 }
 
 int tax_guard_start(struct tax *tax, struct fl_error *err)
 {
+    const int tgt = TAX_TGT_INSTANCE(getpid());
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return fl_error_set(err, -errno, "cannot make a pipe: %s", strerror(errno));
     tax->guard = fork();
     if (tax->guard == 0)
-        guard(tax->work, ends[0]);
+        guard(tax->work, tgt, ends[0]);
     close(ends[0]);
     if (tax->guard < 0) {
         close(ends[1]);

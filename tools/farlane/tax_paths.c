@@ -165,7 +165,8 @@ static pid_t serve(struct tax *tax, struct tax_path *p, const char *listen)
     return url ? c->pid : 0;
 }
 
-/* The name says what is so, not what was hoped for: where io_uring is forbidden, files are read by threads. */
+/* The name says what is so, not what was hoped for: where io_uring is forbidden, files are read by threads.
+ */
 static const char *local_name(const struct tax *tax)
 {
     const bool direct = !strncmp(tax->how, "direct", 6), uring = strstr(tax->how, ", io_uring") != NULL;
@@ -288,13 +289,14 @@ static bool answers(int port)
     return yes;
 }
 
-static struct child *start_server(struct tax *tax, struct tax_path *p, const char *const *argv, int port)
+static struct child *start_server(struct tax *tax, struct tax_path *p, const char *const *argv, bool deaf,
+                                  int port)
 {
     struct child *c = &tax->servers[tax->nr_servers];
     struct fl_error err = {0};
     char why[200];
 
-    if (child_start(c, argv, NULL, &err) < 0) {
+    if ((deaf ? child_start_deaf(c, argv, &err) : child_start(c, argv, NULL, &err)) < 0) {
         leave_out(p, "%.200s", err.text);
         return NULL;
     }
@@ -362,7 +364,7 @@ static void add_nbd(struct tax *tax)
     if (!child_exists("nbdkit") || !child_exists("fio"))
         leave_out(p, "nbdkit and fio are not both installed");
     else
-        start_server(tax, p, argv, port);
+        start_server(tax, p, argv, false, port);
 }
 
 static bool tgtadm(const char *instance, const char *const *more, struct fl_error *err)
@@ -395,13 +397,13 @@ static void add_iscsi(struct tax *tax)
     p->tool = TAX_ISCSI_PERF;
     file_of(tax, file, sizeof(file));
     snprintf(portal, sizeof(portal), "portal=127.0.0.1:%d", port);
-    snprintf(instance, sizeof(instance), "%d", 100 + (int)(getpid() % 30000)); /* another tgtd may run */
+    snprintf(instance, sizeof(instance), "%d", TAX_TGT_INSTANCE(getpid()));
     snprintf(p->url, sizeof(p->url), "iscsi://127.0.0.1:%d/" IQN "/1", port);
     if (!child_exists("tgtd") || !child_exists("iscsi-perf"))
         leave_out(p, "tgtd and iscsi-perf are not both installed");
     else if (geteuid())
         leave_out(p, "tgtd runs as root only");
-    else if (start_server(tax, p, daemon, port)) {
+    else if (start_server(tax, p, daemon, true, port)) {
         for (i = 0; i < TGT_TRIES && !tgtadm(instance, show, NULL); i++)
             usleep(20000);
         if (!tgtadm(instance, target, &err) || !tgtadm(instance, lun, &err) || !tgtadm(instance, bind, &err))
