@@ -45,10 +45,24 @@ int fl_file_reopen(const struct fl_file *file, int flags)
 
 /* ---- opening ---- */
 
+static bool has_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[sizeof(((struct fl_url *)0)->path)];
+
+    if (!slash)
+        return true;
+    snprintf(folder, sizeof(folder), "%.*s", (int)FL_MAX(slash - path, (ptrdiff_t)1), path);
+    return access(folder, F_OK) == 0;
+}
+
 static int cannot_open(const struct fl_file *file, int rc, struct fl_error *err)
 {
     switch (rc) {
     case -ENOENT:
+        if (!has_folder(file->path))
+            return fl_error_set(err, rc, "file: \"%s\" does not exist, nor does its folder \"%.*s\"",
+                                file->path, (int)(strrchr(file->path, '/') - file->path), file->path);
         return fl_error_set(
             err, rc,
             "file: \"%s\" does not exist; let it be made by adding a size (file:%s,size=1G), or make it: "

@@ -56,7 +56,7 @@ def test_values():
     for option, value in [("--rw", "randomly"), ("--rw", "randrw:0"), ("--rw", "randrw:100"), ("--rw", "read:50"), ("--bs", "0"),
                           ("--bs", "513"), ("--bs", "x"), ("--depth", "0"), ("--depth", "1,,2"), ("--depth", ""), ("--jobs", "x"),
                           ("--seconds", "0"), ("--seconds", "x"), ("--seconds", "nan"), ("--ramp", "-1"), ("--cpus", "x"),
-                          ("--wait", "x"), ("--size", "x"), ("--timeout", "0")]:
+                          ("--wait", "x"), ("--size", "x"), ("--timeout", "0"), ("--cpus", "1023")]:
         refused("bench", "ram:1M", option, value, status=USAGE, says=option)
     refused("read", "ram:1M", "--offset", "-1", status=USAGE, says="--offset")
     refused("copy", "ram:1M", "b", "--chunk", "3000", status=USAGE, says="--chunk")
@@ -72,6 +72,11 @@ def test_urls():
         assert done.returncode == USAGE and len(done.stderr.splitlines()) == 1, (url, done)
     refused("info", "file:/no/such/file", status=NOT_FOUND, says="/no/such/file")
     refused("bench", "disk.img", status=USAGE, says="file:disk.img")
+    with open("/dev/zero", "rb") as zeroes:
+        done = subprocess.run([EXE, "write", "ram:4M"], stdin=zeroes, capture_output=True, text=True)
+    assert done.returncode == FAILED and "is longer than ram:4M" in done.stderr and "of it are written" in done.stderr, done
+    refused("discover", "127.0.0.1", status=USAGE, says=["'127.0.0.1'", "nvme+tcp://HOST"])
+    refused("serve", "--ns", "file:none/x,size=1M", "--control", "none", status=NOT_FOUND, says='nor does its folder "none"')
 
 
 def test_writes_are_not_an_accident():
@@ -105,6 +110,12 @@ def test_output_that_cannot_be_written():
     p.stdout.close()
     assert p.wait(PATIENCE) == FAILED and p.stderr.read() == b""
     p.stderr.close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    for command in (["sim", "--seed", "3", "--trace"], ["help"]): # more than a buffer, and less
+        done = subprocess.run([EXE, *command], stdout=writer, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == FAILED and done.stderr == "", done
+    os.close(writer)
 
 
 def test_ready_fd_that_is_none():

@@ -2,9 +2,11 @@
 #include "cmd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/size.h"
 #include "base/utf8.h"
@@ -79,20 +81,24 @@ int cmd_fail(const struct fl_error *err, int code)
     return cmd_exit_status(code);
 }
 
+/* A pipe or socket whose other end is gone */
+static bool nobody_reads(int fd)
+{
+    struct pollfd p = {.fd = fd};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+}
+
 int cmd_finish(int status)
 {
     const bool lost = ferror(stdout) != 0; /* errno is long gone then */
-    const char *why = "some of it was lost";
+    const int code = fflush(stdout) != 0 ? errno : 0;
 
-    if (fflush(stdout) != 0) {
-        /* Whoever reads has read enough (head -1): nothing to say. */
-        if (errno == EPIPE)
-            return status == EXIT_OK ? EXIT_FAILED : status;
-        why = strerror(errno);
-    } else if (!lost) {
+    if (!code && !lost)
         return status;
-    }
-    cmd_complain("cannot write to standard output: %s", why);
+    /* Whoever reads has read enough (head -1): nothing to say. */
+    if (code != EPIPE && !(lost && nobody_reads(STDOUT_FILENO)))
+        cmd_complain("cannot write to standard output: %s", code ? strerror(code) : "some of it was lost");
     return status == EXIT_OK ? EXIT_FAILED : status;
 }
 

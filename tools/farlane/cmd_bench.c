@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,10 +175,19 @@ static bool take_bs(const struct cmd_args *args, struct bench_spec *spec)
 static bool take_cpus(const struct cmd_args *args, struct bench_args *a)
 {
     struct fl_error err = {0};
+    cpu_set_t set;
 
     if (fl_cpulist_parse(args->arg, &a->cpus, &err) < 0) {
         cmd_usage(args->cmd, "--cpus: %s", err.text);
         return false;
+    }
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        for (uint32_t i = 0; i < a->cpus.nr; i++)
+            if (a->cpus.cpu[i] >= CPU_SETSIZE || !CPU_ISSET(a->cpus.cpu[i], &set)) {
+                cmd_usage(args->cmd, "--cpus: CPU %u is not there, or not allowed for this process",
+                          a->cpus.cpu[i]);
+                return false;
+            }
     }
     a->plan.spec.cpus = &a->cpus;
     return true;

@@ -390,7 +390,7 @@ static int save(struct ctl *c)
     } else {
         code = write_file(path, answer.body, answer.len);
         if (code < 0)
-            cmd_complain("cannot write %s: %s", path, strerror(-code)), status = EXIT_FAILED;
+            cmd_complain("cannot write %s: %s", path, strerror(-code)), status = cmd_exit_status(code);
         else
             printf("saved; farlane serve -c %s brings it back\n", path);
     }

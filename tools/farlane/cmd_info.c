@@ -252,6 +252,11 @@ static int run_discover(int argc, char **argv)
 
     if (rc)
         return rc - 1;
+    if (!fl_url_has_scheme(a.base.url)) {
+        cmd_complain("'%s' is no URL of a machine: write nvme+tcp://HOST[:PORT] or nvme+rdma://HOST[:PORT]",
+                     a.base.url);
+        return EXIT_USAGE;
+    }
     rc = fl_discover(a.base.url, &a.base.device, &entries, &nr, &err);
     if (rc < 0)
         return cmd_fail(&err, rc);

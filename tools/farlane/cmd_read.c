@@ -148,6 +148,13 @@ static int write_stream(struct endpoint *to, const struct transfer_args *t, stru
     }
     pump.len = UINT64_MAX;
     rc = pump_run(&pump, &result, err);
+    if (rc == -ENOSPC) {
+        const struct fl_error full = *err;
+
+        *err = (struct fl_error){0};
+        return fl_error_set(err, rc, "%.400s; %s of it are written, and not flushed", full.text,
+                            fl_size_format(result.len, moved));
+    }
     if (rc == 0)
         rc = endpoint_sync(to, err);
     if (rc == 0 && !t->quiet)
