@@ -146,6 +146,7 @@ def test_bad_peers():
                 os.waitpid(pid, 0)
             assert any(f["level"] in ("bad", "unseen") for f in found["findings"] if f["check"].startswith("peer-")), text[:20]
     expect(ask("no-such-host.invalid"), "peer-reach", "bad")
+    assert all("must let TCP 1 in" in f["remedy"] for f in expect(ask("127.0.0.1:1"), "peer-reach", "bad", "refused"))
     refused("doctor", "--listen", "no-address", status=USAGE, says="no-address")
     refused("doctor", "--peer", "x", "--during", "1", status=USAGE, says="--during")
 

@@ -117,7 +117,7 @@ static bool is_check(const char *id)
     for (size_t i = 0; i < nr_doctor_checks; i++)
         if (!strcmp(doctor_checks[i].id, id) && doctor_checks[i].run)
             return true;
-    cmd_usage(&cmd_doctor, "there is no check '%s' to run (see: farlane doctor --list)", id);
+    cmd_usage(&cmd_doctor, "there is no check '%s' to run; --list names them all", id);
     return false;
 }
 

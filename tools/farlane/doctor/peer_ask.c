@@ -232,7 +232,7 @@ static void transfer(struct asker *a, struct peer_path *path, const char *label,
 static void visit(struct asker *a, int at)
 {
     struct peer_path *path = &a->paths[at];
-    char from[FL_ADDR_IP_LEN], to[FL_ADDR_IP_LEN], label[2 * FL_ADDR_IP_LEN + 4];
+    char from[FL_ADDR_IP_LEN], to[FL_ADDR_IP_LEN], label[2 * FL_ADDR_IP_LEN + 4], port[8];
     struct fl_error err = {0};
     struct peer_line line;
     int fd = open_path(path, true), r;
@@ -240,9 +240,10 @@ static void visit(struct asker *a, int at)
     json_t *facts;
 
     fl_addr_format_ip(&path->to, to);
+    snprintf(port, sizeof(port), "%u", fl_addr_port(&path->to));
     if (fd < 0) {
-        report_as(a->d, "peer-reach", at ? LEVEL_HINT : LEVEL_BAD, at ? to : a->host, NULL, "%s port %u: %s",
-                  to, fl_addr_port(&path->to), strerror(-fd));
+        report_as(a->d, "peer-reach", at ? LEVEL_HINT : LEVEL_BAD, at ? to : a->host, port, "%s port %s: %s",
+                  to, port, strerror(-fd));
         return;
     }
     peer_line_init(&line, fd);
@@ -253,8 +254,7 @@ static void visit(struct asker *a, int at)
         json_decref(facts);
     }
     if (r < 0) {
-        report_as(a->d, "peer-reach", LEVEL_BAD, a->host, NULL, "%s port %u: %s", to, fl_addr_port(&path->to),
-                  err.text);
+        report_as(a->d, "peer-reach", LEVEL_BAD, a->host, port, "%s port %s: %s", to, port, err.text);
     } else {
         const char *version = json_string_value(json_object_get(facts, "farlane"));
 
@@ -298,7 +298,7 @@ void peer_ask(struct doctor *d, const char *host)
     if (!a.here) {
         d->broken = true;
     } else if (!peer_resolve(host, &a.paths[0].to, &ip, &err)) {
-        report_as(d, "peer-reach", LEVEL_BAD, host, NULL, "%s", err.text);
+        report_as(d, "peer-reach", LEVEL_BAD, host, "4419", "%s", err.text);
     } else {
         for (int i = 0; i < a.nr_paths; i++)
             visit(&a, i);

@@ -186,6 +186,18 @@ void peer_serve_one(const struct sys *sys, int fd)
     peer_line_fini(&s.line);
 }
 
+/* The address to name there is not always this one: of a wildcard, any. */
+static void say_where(const struct fl_addr *addr)
+{
+    const uint16_t port = fl_addr_port(addr);
+    char text[FL_ADDR_TEXT_LEN], at[8] = "";
+
+    if (port != PEER_PORT)
+        snprintf(at, sizeof(at), ":%u", port);
+    printf("farlane doctor listens at %s; on the other machine: farlane doctor --peer HOST%s\n",
+           fl_addr_format(addr, text), at);
+}
+
 static int listen_at(const char *address, struct fl_error *err)
 {
     struct fl_addr addr;
@@ -207,8 +219,7 @@ static int listen_at(const char *address, struct fl_error *err)
     }
     addr.len = sizeof(addr.ss);
     if (!getsockname(fd, (struct sockaddr *)&addr.ss, &addr.len))
-        printf("farlane doctor listens at %s; on the other machine: farlane doctor --peer HOST\n",
-               fl_addr_format(&addr, text));
+        say_where(&addr);
     fflush(stdout);
     return fd;
 }

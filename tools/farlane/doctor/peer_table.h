@@ -6,8 +6,8 @@
 /* clang-format off */
 #define PEER_CHECKS \
     {"peer-reach", "does a doctor answer at the peer?", "a TCP connection to farlane doctor --listen", \
-     "no doctor listens there, or a firewall drops the packets", \
-     "# on {0}: farlane doctor --listen ADDRESS; its firewall must let TCP 4419 in", SURE_CERTAIN, NULL}, \
+     "the name is wrong, no doctor listens there, or a firewall drops the packets", \
+     "# on {0}: farlane doctor --listen ADDRESS; its firewall must let TCP {1} in", SURE_CERTAIN, NULL}, \
     {"peer-version", "do both ends have the same farlane?", "versions that both told", \
      "two versions may agree on less than each alone can do", "# install the same version on {0}", SURE_CERTAIN, NULL}, \
     {"peer-mtu-equal", "do both interfaces of a path have the same MTU?", "MTU of the interfaces at both ends", \
