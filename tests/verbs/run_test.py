@@ -22,7 +22,9 @@ def test_devices():
     assert "farlane0" in farlane("ibv_devices").stdout
     assert "farlane0" in farlane("--only", "--", "ibv_devices").stdout
     assert "farlane0" in farlane("--device", "farlane0", "ibv_devices").stdout
-    assert "farlane0" not in farlane("--device", "nothing0", "ibv_devices").stdout
+    none = farlane("--device", "nothing0", "ibv_devices")
+    assert "farlane0" not in none.stdout and "there is no RDMA device 'nothing0' now" in none.stderr, none
+    assert "there is no" not in farlane("--device", "farlane0", "ibv_devices").stderr
 
 
 def test_status_and_arguments_are_the_command_s():

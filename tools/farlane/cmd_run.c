@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/util.h"
 #include "cmd.h"
+#include "verbs/choose.h"
 
 #define LIBRARY "libfarlane-verbs.so"
 
@@ -94,6 +96,33 @@ static int parse(struct plan *plan, int argc, char **argv)
     return cmd_usage(&cmd_run, "which command? For example: farlane run -- ibv_devinfo");
 }
 
+static void warn_of_unknown(const struct fl_choose_facts *facts, const char *name)
+{
+    for (uint32_t i = 0; i < facts->nr_soft; i++)
+        if (!strcmp(name, facts->soft[i].device))
+            return;
+    for (uint32_t i = 0; i < facts->hw.nr_ports; i++)
+        if (!strcmp(name, facts->hw.ports[i].device))
+            return;
+    cmd_complain("there is no RDMA device '%s' now (see: farlane rnic devices)", name);
+}
+
+/* It may come later, so this is no fault; mistyped it would be told by nobody. */
+static void warn_of_unknown_devices(const char *devices)
+{
+    struct fl_choose_facts facts;
+    struct fl_addr any;
+    char *names, *rest, *name;
+
+    if (fl_addr_parse("0.0.0.0", 1, &any, NULL) < 0 || fl_choose_look(&any, true, &facts) < 0)
+        return;
+    names = rest = strdup(devices);
+    while (names && (name = strsep(&rest, ",")))
+        warn_of_unknown(&facts, name);
+    free(names);
+    fl_choose_forget(&facts);
+}
+
 /* Beside this program: where both are installed, or built. */
 static bool find_library(char path[PATH_MAX])
 {
@@ -150,6 +179,8 @@ static int run_run(int argc, char **argv)
         return status;
     if (!find_library(library))
         return EXIT_NOT_FOUND;
+    if (plan.devices[0])
+        warn_of_unknown_devices(plan.devices);
     status = set_preload(library);
     if (!status && plan.devices[0])
         status = set("FARLANE_DEVICES", plan.devices);

@@ -15,6 +15,18 @@ static void heading(const char *title)
     printf("%s%s%s\n", term_on(stdout, TERM_BOLD), title, term_off(stdout));
 }
 
+/* Column heads without a row tell nothing. */
+static void print_or_say(struct table *t, const char *nothing)
+{
+    const bool empty = t->nr_cells == t->nr_columns;
+
+    table_hide_empty(t);
+    if (empty)
+        puts(nothing);
+    else
+        table_print(t, stdout, 0);
+}
+
 /* ---- devices ---- */
 
 static void add_device(const struct fl_device *d, void *arg)
@@ -45,8 +57,7 @@ void rnic_show_devices(void)
 
     table_init(&t, "DEVICE", "INTERFACE", "STATE", ">MTU", ">SPEED", ">INDEX", "GID", "", NULL);
     rnic_each_device(add_device, &t);
-    table_hide_empty(&t);
-    table_print(&t, stdout, 0);
+    print_or_say(&t, "no device: no interface that is up has an IP address");
 }
 
 /* ---- processes ---- */
@@ -131,8 +142,7 @@ void rnic_show_qps(const struct rnic_look *look)
         for (uint32_t k = 0; k < p->view.nr_qps; k++)
             add_qp(&t, p, &p->view.qps[k]);
     }
-    table_hide_empty(&t);
-    table_print(&t, stdout, 0);
+    print_or_say(&t, "no queue pair now");
 }
 
 /* ---- counters ---- */
