@@ -112,6 +112,14 @@ def test_several_listeners_and_namespaces():
         refused("info", subsystem + "x?ns=1", status=NOT_FOUND, says="disk")
 
 
+def test_wildcards_of_both_families():
+    """Together they have each address of IPv4 twice, which is told once."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    with Serve("--ns", "ram:1M", "--nqn", NQN, listen=[f"tcp://0.0.0.0:{port}", f"tcp://[::]:{port}"]) as s:
+        assert len(s.urls) == len(set(s.urls)) and any("//127.0.0.1:" in u for u in s.urls) and any("//[::1]:" in u for u in s.urls), s.urls
+
+
 def test_hosts_that_are_not_named_stay_out():
     me = "nqn.2026-01.org.example:me"
     with Serve("--ns", "ram:1M", "--nqn", NQN, "--host", me) as s:

@@ -29,8 +29,13 @@ struct reach {
     struct table *table;
 };
 
+/* Once: tcp://0.0.0.0 and tcp://[::] together have each address of IPv4 twice. */
 static void add_address(struct reach *reach, const char *url, const char *address)
 {
+    for (uint32_t i = 0; i < reach->nr; i++)
+        if (!strcmp(reach->address[i], address) && strcspn(url, ":") == strlen(reach->transport[i]) &&
+            !strncmp(reach->transport[i], url, strlen(reach->transport[i])))
+            return;
     snprintf(reach->transport[reach->nr], sizeof(reach->transport[0]), "%.*s", (int)strcspn(url, ":"), url);
     snprintf(reach->address[reach->nr++], FL_ADDR_TEXT_LEN, "%s", address);
 }
