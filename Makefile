@@ -25,7 +25,7 @@ bench: build ## measures, as ratios within one run; BENCH="--only randread" and 
 	@bench/run.py $(BENCH)
 
 install: build
-	@meson configure build --prefix "$(abspath $(PREFIX))"
+	@meson configure build --prefix "$$(realpath -m -- '$(PREFIX)')"
 	@meson install -C build
 
 clean:

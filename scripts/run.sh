@@ -114,4 +114,4 @@ if [ "$status" != 0 ]; then
     echo "$0: the server left with status $status" >&2
     exit 1
 fi
-printf '  it let I/O end and left with status 0\n\n%sThe main job works on this machine.%s Next: farlane help, man/farlane.1\n' "$green" "$off"
+printf '  it let I/O end and left with status 0\n\n%sThe main job works on this machine.%s Next: build/farlane help, man man/farlane.1\n' "$green" "$off"
