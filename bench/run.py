@@ -42,6 +42,7 @@ if not os.path.exists(FARLANE):
 FLOOR = os.path.join(ARGS.build, "bench", "floor")
 VERBS = os.path.join(ARGS.build, "bench", "verbs")
 COPY = os.path.join(ARGS.build, "bench", "copy")
+LINE = os.path.join(ARGS.build, "bench", "line")
 UDP_FLOOR = os.path.join(ARGS.build, "bench", "udp_floor")
 CPUS = sorted(os.sched_getaffinity(0))
 HOST_CPU, TARGET_CPU = CPUS[0], CPUS[1 % len(CPUS)]
@@ -140,6 +141,15 @@ def floor(bs=4096, depth=1, write=False, memory=0):
 
 ROWS = []
 RAW = []
+LINES = []  # round trips of a cache line between the two CPUs, one before each row: some machines have two speeds
+
+
+def look_at_line():
+    LINES.append(run_json([LINE, "--cpus", f"{HOST_CPU},{TARGET_CPU}"])["round_trip_us"])
+
+
+def line_text():
+    return f"a cache line's round trip between the two CPUs: {statistics.median(LINES):.2f} us ({min(LINES):.2f}–{max(LINES):.2f})" if LINES else ""
 
 
 def compare(name, bar, key, measure_a, measure_b, unit, better, scale=1.0, difference=False):
@@ -147,6 +157,7 @@ def compare(name, bar, key, measure_a, measure_b, unit, better, scale=1.0, diffe
     if ARGS.only and not re.search(ARGS.only, name):
         return
     a, b = [], []
+    look_at_line()
     for _ in range(ARGS.rounds):
         a.append(measure_a()[key] * scale)
         b.append(measure_b()[key] * scale)
@@ -158,7 +169,7 @@ def compare(name, bar, key, measure_a, measure_b, unit, better, scale=1.0, diffe
                  f"{ratio:+.1f} {unit}" if difference else f"{ratio:.2f}",
                  f"{min(each):.2f}–{max(each):.2f}",
                  "" if bar is None else f"{sign} {bar:g}" + (f" {unit}" if difference else ""), met))
-    RAW.append({"name": name, "ours": a, "other": b, "key": key, "bar": bar, "better": better})
+    RAW.append({"name": name, "ours": a, "other": b, "key": key, "bar": bar, "better": better, "line_us": LINES[-1]})
     print(f"  {name}: {ROWS[-1][1]} against {ROWS[-1][2]}: {ROWS[-1][3]}" + (f" (bar {ROWS[-1][5]})" if met else ""),
           file=sys.stderr, flush=True)
 
@@ -167,12 +178,13 @@ def absolute(name, bar, key, measure, unit, better, scale=1.0):
     """One row with a bar of its own."""
     if ARGS.only and not re.search(ARGS.only, name):
         return
+    look_at_line()
     each = [measure()[key] * scale for _ in range(ARGS.rounds)]
     value = statistics.median(each)
     met = value <= bar if better == "less" else value >= bar
     sign = "≤" if better == "less" else "≥"
     ROWS.append((name, f"{value:.4g} {unit}", "", "", f"{min(each):.3g}–{max(each):.3g}", f"{sign} {bar:g} {unit}", "yes" if met else "no"))
-    RAW.append({"name": name, "ours": each, "key": key, "bar": bar, "better": better})
+    RAW.append({"name": name, "ours": each, "key": key, "bar": bar, "better": better, "line_us": LINES[-1]})
     print(f"  {name}: {ROWS[-1][1]} (bar {ROWS[-1][5]})", file=sys.stderr, flush=True)
 
 
@@ -375,7 +387,7 @@ def print_table():
     rows = [head] + ROWS
     width = [max(len(r[i]) for r in rows) for i in range(len(head))]
     print(f"\n{cpu_name()}, {os.cpu_count()} CPUs, Linux {platform.release()}, {datetime.date.today()}; "
-          f"{ARGS.rounds} rounds of {ARGS.seconds:g} s\n")
+          f"{ARGS.rounds} rounds of {ARGS.seconds:g} s; {line_text()}\n")
     for i, r in enumerate(rows):
         print("| " + " | ".join(r[j].ljust(width[j]) for j in range(len(head))) + " |")
         if i == 0:
