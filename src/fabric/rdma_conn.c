@@ -17,6 +17,9 @@
 /* While commands are in work their next step is expected, and to arm the queue would have the RNIC's thread
  * take it: which has no CPU where all are polling. */
 #define HOT_AT_WORK_NS (200 * FL_NS_PER_US)
+/* In a loop that polls anyway: a host that lost its CPU for a moment goes on soon, and to arm the queue hands
+ * the work to the RNIC's thread meanwhile. Not for ever, so that a turn does not look at each idle queue. */
+#define HOT_BUSY_NS (50 * FL_NS_PER_MS)
 /* While data moves, by the software RNIC packet by packet: a long transfer completes after a while only. */
 #define HOT_MOVING_NS (5 * FL_NS_PER_MS)
 
@@ -183,6 +186,8 @@ static bool is_cold(const struct rdma_conn *c)
                       : c->conn.qid && c->nr_active   ? HOT_AT_WORK_NS
                                                       : HOT_NS;
 
+    if (!fl_loop_sleeps(c->conn.loop) && c->conn.qid)
+        hot_ns = HOT_BUSY_NS;
     return fl_loop_now(c->conn.loop) - c->last_ns >= hot_ns;
 }
 

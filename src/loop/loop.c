@@ -443,6 +443,11 @@ void fl_loop_stay_awake(struct fl_loop *loop, uint64_t until_ns)
     loop->awake_until = FL_MAX(loop->awake_until, until_ns);
 }
 
+bool fl_loop_sleeps(const struct fl_loop *loop)
+{
+    return loop->options.poll != FL_POLL_BUSY;
+}
+
 uint64_t fl_loop_busy_ns(const struct fl_loop *loop)
 {
     return __atomic_load_n(&loop->busy_ns, __ATOMIC_RELAXED);

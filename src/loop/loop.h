@@ -47,6 +47,8 @@ uint64_t fl_loop_now(const struct fl_loop *loop);
 /* Something is due by then, such as an answer of a fast disk: a loop that polls before it sleeps (FL_POLL_ADAPTIVE) does not sleep
  * until then. For a few hundred microseconds at most: it costs a core. */
 void fl_loop_stay_awake(struct fl_loop *loop, uint64_t until_ns);
+/* Never: FL_POLL_BUSY */
+bool fl_loop_sleeps(const struct fl_loop *loop);
 /* CPU time of this loop's thread that was spent with work, in ns (the rest of the thread's time is polling). */
 uint64_t fl_loop_busy_ns(const struct fl_loop *loop);
 /* The loop that runs on this thread, or NULL. */
