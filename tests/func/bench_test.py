@@ -192,6 +192,19 @@ def test_rounds_go_in_turn_and_are_saved_and_compared():
     refused("bench", "--compare", "other", "missing", status=NOT_FOUND, says="missing")
     make_file("rubbish", 1000)
     refused("bench", "--compare", "rubbish", "new", status=FAILED, says="rubbish")
+    # One result among good ones that is none, and a run in which nothing was done
+    for key, value in (("bs", "4k"), ("iops", None), ("iops", -1), ("mean_us", 1e300), ("rw", 4), ("url", [])):
+        bad = json.load(open("new"))
+        bad["results"][2][key] = value
+        json.dump(bad, open("bad", "w"))
+        refused("bench", "--compare", "new", "bad", status=FAILED, says="bad holds no results")
+    still = json.load(open("new"))
+    for r in still["results"]:
+        r["iops"] = 0
+    json.dump(still, open("still", "w"))
+    for files, verdict in ((("still", "new"), "faster"), (("new", "still"), "slower"), (("still", "still"), "same")):
+        said = run("bench", "--compare", *files).stdout
+        assert said.count(verdict) == 4 and "nan" not in said and "inf" not in said, said
     refused("bench", *args, "--save", "no/such/folder", status=NOT_FOUND, says="no/such/folder")
 
 

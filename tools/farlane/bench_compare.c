@@ -13,11 +13,37 @@
 #include "term.h"
 
 #define NOISE_OF_ONE 0.20 /* what two single runs of the same thing differ by on an ordinary machine */
+#define NUMBER_MAX   1e15
 
 struct saved {
     const char *path;
     json_t *root, *results;
 };
+
+/* All that a row is made of, and in the range that it can be shown in: files are cut, mended by hand, or of
+ * something else. */
+static bool is_result(const json_t *r)
+{
+    static const char *const numbers[] = {"bs", "depth", "jobs", "iops", "mean_us", "p99_us"};
+    size_t i;
+
+    for (i = 0; i < FL_ARRAY_LEN(numbers); i++) {
+        const json_t *n = json_object_get(r, numbers[i]);
+
+        if (!json_is_number(n) || !(json_number_value(n) >= 0 && json_number_value(n) < NUMBER_MAX))
+            return false;
+    }
+    return json_is_string(json_object_get(r, "rw")) && json_is_string(json_object_get(r, "url"));
+}
+
+static bool are_results(const json_t *results)
+{
+    const json_t *r;
+    size_t i;
+
+    json_array_foreach((json_t *)results, i, r) if (!is_result(r)) return false;
+    return json_array_size(results) > 0;
+}
 
 static int load(struct saved *s, const char *path, struct fl_error *err)
 {
@@ -29,8 +55,7 @@ static int load(struct saved *s, const char *path, struct fl_error *err)
         return fl_error_set(err, access(path, R_OK) < 0 ? -errno : -EBADMSG, "cannot read %s: %s", path,
                             why.text);
     s->results = json_is_array(s->root) ? s->root : json_object_get(s->root, "results");
-    if (!json_is_array(s->results) || !json_array_size(s->results) ||
-        !json_is_number(json_object_get(json_array_get(s->results, 0), "iops")))
+    if (!are_results(s->results))
         return fl_error_set(err, -EBADMSG,
                             "%s holds no results: it should be written by farlane bench --save or --json",
                             path);
@@ -79,7 +104,8 @@ static double noise_of(const json_t *a, const json_t *b)
 
 static void add_row(struct table *t, const json_t *a, const json_t *b, uint32_t place)
 {
-    const double ratio = number(b, "iops") / number(a, "iops"), noise = noise_of(a, b);
+    const double was = number(a, "iops"), is = number(b, "iops"), ratio = was ? is / was : is ? HUGE_VAL : 1,
+                 noise = noise_of(a, b);
     char size[FL_SIZE_TEXT_LEN];
 
     table_cell(t, "%u", place);
@@ -89,7 +115,7 @@ static void add_row(struct table *t, const json_t *a, const json_t *b, uint32_t 
     table_cell(t, "%.0f", number(a, "jobs"));
     table_cell_rate(t, number(a, "iops"));
     table_cell_rate(t, number(b, "iops"));
-    table_cell(t, "x%.2f", ratio);
+    table_cell(t, was ? "x%.2f" : "-", ratio);
     table_cell(t, "%.2f", number(a, "mean_us"));
     table_cell(t, "%.2f", number(b, "mean_us"));
     table_cell(t, "%.2f", number(a, "p99_us"));
