@@ -279,6 +279,18 @@ def test_killed():
         assert not os.path.exists(tgt_socket(p.pid)) and not os.path.exists(tgt_socket(p.pid) + ".lock")
 
 
+def test_its_group_is_ended():
+    """As a terminal's Ctrl-\\ and timeout -s KILL do: no file stays."""
+    os.makedirs("work")
+    for signo in (signal.SIGQUIT, signal.SIGKILL):
+        p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "16M"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True)
+        wait_until("it measures", lambda: any("result" in files for _, _, files in os.walk("work")))
+        os.killpg(p.pid, signo)
+        assert p.wait(PATIENCE) == -signo
+        wait_until("all is removed", lambda: os.listdir("work") == [])
+
+
 def test_stopped_while_it_makes_its_file():
     os.makedirs("work")
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):

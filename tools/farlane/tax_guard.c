@@ -69,6 +69,7 @@ static void guard(const char *folder, int tgt, int end)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    setsid(); /* nor what ends the command's group: Ctrl-\, or SIGKILL by timeout(1) */
     if (end != 3)
         dup2(end, 3);
     for (fd = 0; fd < 3; fd++)
