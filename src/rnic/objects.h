@@ -222,6 +222,19 @@ static inline bool fl_gone(struct ibv_context *context)
     return fl_unlikely(fl_context_of(context)->rnic->gone);
 }
 
+/* The RNIC, locked; NULL: the queue pair was destroyed, perhaps while its lock was waited for, or all is gone. */
+static inline struct fl_rnic *fl_qp_lock(struct fl_qp *qp)
+{
+    struct fl_rnic *rnic = __atomic_load_n(&qp->rnic, __ATOMIC_RELAXED);
+    if (fl_unlikely(rnic->gone))
+        return NULL;
+    fl_rnic_lock(rnic);
+    if (fl_likely(qp->rnic == rnic))
+        return rnic;
+    fl_rnic_unlock(rnic);
+    return NULL;
+}
+
 static inline void fl_count(uint32_t *nr, int by)
 {
     __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);

@@ -146,22 +146,22 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
 int fl_qp_modify(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
-    if (fl_gone(ibv_qp->context))
+    struct fl_rnic *rnic = fl_qp_lock(qp);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(qp->rnic);
     if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
         fl_shm_path_take(qp);
     int r = modify_locked(qp, attr, mask);
-    fl_rnic_unlock(qp->rnic);
+    fl_rnic_unlock(rnic);
     return r;
 }
 
 int fl_qp_query(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
-    if (fl_gone(ibv_qp->context))
+    struct fl_rnic *rnic = fl_qp_lock(qp);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(qp->rnic);
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->path->state(qp);
     attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->roce.req.head != qp->roce.req.cur;
@@ -169,7 +169,7 @@ int fl_qp_query(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask, struc
     attr->cap = qp->init.cap;
     ibv_qp->state = attr->qp_state;
     *init = qp->init;
-    fl_rnic_unlock(qp->rnic);
+    fl_rnic_unlock(rnic);
     return 0;
 }
 

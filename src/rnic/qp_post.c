@@ -23,13 +23,12 @@ static int post_one(struct fl_qp *qp, const struct ibv_send_wr *wr)
 int fl_qp_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
-    struct fl_rnic *rnic = qp->rnic;
+    struct fl_rnic *rnic = fl_qp_lock(qp);
     int r = 0;
-    if (fl_unlikely(rnic->gone)) {
+    if (fl_unlikely(!rnic)) {
         *bad = wr;
         return ENODEV;
     }
-    fl_rnic_lock(rnic);
     if (qp->path->post_now)
         wr = qp->path->post_now(qp, wr);
     if (wr) {
@@ -50,11 +49,10 @@ int fl_qp_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr, struct ibv_se
 
 int fl_qp_post_all(struct fl_qp *qp, const struct ibv_send_wr *wrs, uint32_t nr)
 {
-    struct fl_rnic *rnic = qp->rnic;
+    struct fl_rnic *rnic = fl_qp_lock(qp);
     int r = 0;
-    if (fl_unlikely(rnic->gone))
+    if (fl_unlikely(!rnic))
         return ENODEV;
-    fl_rnic_lock(rnic);
     for (uint32_t i = 0; i < nr && !r; i++) {
         r = post_one(qp, &wrs[i]);
         if (r && i)
@@ -69,12 +67,12 @@ int fl_qp_post_all(struct fl_qp *qp, const struct ibv_send_wr *wrs, uint32_t nr)
 int fl_qp_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
+    struct fl_rnic *rnic = fl_qp_lock(qp);
     int r = 0;
-    if (fl_unlikely(qp->rnic->gone)) {
+    if (fl_unlikely(!rnic)) {
         *bad = wr;
         return ENODEV;
     }
-    fl_rnic_lock(qp->rnic);
     for (; wr; wr = wr->next) {
         r = qp->path->post_recv(qp, wr);
         if (fl_unlikely(r)) {
@@ -85,6 +83,6 @@ int fl_qp_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr, struct ibv_re
     fl_shm_path_grant(qp);
     if (fl_unlikely(qp->doomed)) /* flushed into a completion queue that is full */
         fl_qp_settle(qp);
-    fl_rnic_unlock(qp->rnic);
+    fl_rnic_unlock(rnic);
     return -r;
 }

@@ -495,10 +495,10 @@ static void log_end(const struct fl_qp *qp)
 int fl_qp_destroy(struct ibv_qp *ibv_qp)
 {
     struct fl_qp *qp = fl_qp_of(ibv_qp);
-    struct fl_rnic *rnic = qp->rnic;
-    if (fl_gone(ibv_qp->context))
+    struct ibv_context *context = ibv_qp->context;
+    struct fl_rnic *rnic = fl_qp_lock(qp);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
     fl_ack_now(qp);
     log_end(qp);
     fl_stats_qp_gone(qp);
@@ -508,15 +508,15 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
     fl_roce_qp_fini(&qp->roce);
     fl_port_qpn_put(rnic->port, ibv_qp->qp_num);
     count_users(qp, -1);
+    ibv_qp->context = fl_retired_context(context);
+    __atomic_store_n(&qp->rnic, &fl_rnic_none, __ATOMIC_RELAXED); /* who waits for the lock sees it */
     fl_rnic_unlock(rnic);
-    fl_async_forget(fl_context_of(ibv_qp->context), &qp->nr_told, &ibv_qp->mutex, &ibv_qp->cond,
+    fl_async_forget(fl_context_of(context), &qp->nr_told, &ibv_qp->mutex, &ibv_qp->cond,
                     &ibv_qp->events_completed);
     fl_count(&fl_pd_of(ibv_qp->pd)->nr_objects, -1);
-    fl_limit_give(ibv_qp->context, FL_LIMITED_QP);
+    fl_limit_give(context, FL_LIMITED_QP);
     pthread_mutex_destroy(&ibv_qp->mutex);
     pthread_cond_destroy(&ibv_qp->cond);
-    ibv_qp->context = fl_retired_context(ibv_qp->context);
-    qp->rnic = &fl_rnic_none;
     if (qp->builder)
         fl_retire(qp->builder);
     fl_retire(qp);

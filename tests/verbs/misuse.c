@@ -348,6 +348,46 @@ static void memory_that_goes_meanwhile(void)
 }
 #endif
 
+/* Threads that post to a queue pair while another one destroys it: refused, from some moment on. */
+static void *post_to(void *arg)
+{
+    struct ibv_qp **now = arg, *qp;
+    struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_recv_wr *bad_recv, recv = {0};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    struct ibv_wc wc[16];
+    for (uint32_t i = 0; (qp = __atomic_load_n(now, __ATOMIC_ACQUIRE)); i++) {
+        ibv_post_send(qp, &wr, &bad);
+        ibv_post_recv(qp, &recv, &bad_recv);
+        if (i % 16 == 0)
+            ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+        ibv_poll_cq(cq, 16, wc);
+    }
+    return NULL;
+}
+
+static void destroyed_meanwhile(void)
+{
+    struct ibv_cq *usual = cq;
+    struct ibv_qp *now, *next;
+    pthread_t threads[3];
+    cq = ibv_create_cq(context, 4096, NULL, NULL, 0);
+    now = new_qp(IBV_QPT_RC, NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, post_to, &now);
+    for (int i = 0; i < 200; i++) { /* as many are kept */
+        next = new_qp(IBV_QPT_RC, NULL);
+        check(next && !connect_to_itself(next), "a queue pair", i);
+        GIVES(0, ibv_destroy_qp(__atomic_exchange_n(&now, next, __ATOMIC_ACQ_REL)));
+    }
+    next = __atomic_exchange_n(&now, NULL, __ATOMIC_ACQ_REL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    GIVES(0, ibv_destroy_qp(next));
+    GIVES(0, ibv_destroy_cq(cq));
+    cq = usual;
+}
+
 /* Used once more after they were destroyed */
 static void destroyed(void)
 {
@@ -444,6 +484,7 @@ int main(void)
     full();
     memory_that_is_gone();
     memory_that_goes_meanwhile();
+    destroyed_meanwhile();
     destroyed();
     connection_manager();
     wrong_order();
