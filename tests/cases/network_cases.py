@@ -45,6 +45,8 @@ def case_T15_ipv6_addresses_of_all_lengths():
     assert len(longest) == 39
     for address, written in ((longest + "/128", longest), ("fe80::1/64", "fe80::1%lo")):
         subprocess.run(["ip", "addr", "add", address, "dev", "lo", "nodad"], check=True)
+        wait_until("the kernel has made its route", lambda: subprocess.run(["ip", "-6", "route", "get", address.split("/")[0], "oif", "lo"],
+                                                                           capture_output=True).returncode == 0)
         with Server("ram:16M", listen=(f"tcp://[{written}]:0",), settle=False) as s:
             assert f"[{written}]" in s.ready["listeners"][0]["url"], s.ready
             s.serves()

@@ -198,11 +198,11 @@ def test_rounds_go_in_turn_and_are_saved_and_compared():
         bad["results"][2][key] = value
         json.dump(bad, open("bad", "w"))
         refused("bench", "--compare", "new", "bad", status=FAILED, says="bad holds no results")
-    still = json.load(open("new"))
+    still = json.load(open("calm"))
     for r in still["results"]:
         r["iops"] = 0
     json.dump(still, open("still", "w"))
-    for files, verdict in ((("still", "new"), "faster"), (("new", "still"), "slower"), (("still", "still"), "same")):
+    for files, verdict in ((("still", "calm"), "faster"), (("calm", "still"), "slower"), (("still", "still"), "same")):
         said = run("bench", "--compare", *files).stdout
         assert said.count(verdict) == 4 and "nan" not in said and "inf" not in said, said
     refused("bench", *args, "--save", "no/such/folder", status=NOT_FOUND, says="no/such/folder")
