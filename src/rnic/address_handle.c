@@ -141,17 +141,18 @@ struct ibv_ah *fl_ah_create_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct
 
 int fl_ah_destroy(struct ibv_ah *ah)
 {
-    struct fl_rnic *rnic = fl_context_of(ah->context)->rnic;
-    if (fl_gone(ah->context))
+    struct ibv_context *context = ah->context;
+    struct fl_rnic *rnic = fl_context_lock(&ah->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
     bool busy = fl_qp_uses_ah(rnic, ah);
+    if (!busy)
+        ah->context = fl_retired_context(context);
     fl_rnic_unlock(rnic);
     if (busy)
         return EBUSY;
     fl_count(&fl_pd_of(ah->pd)->nr_objects, -1);
-    fl_limit_give(ah->context, FL_LIMITED_AH);
-    ah->context = fl_retired_context(ah->context);
+    fl_limit_give(context, FL_LIMITED_AH);
     fl_retire(fl_ah_of(ah));
     return 0;
 }

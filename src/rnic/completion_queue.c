@@ -126,14 +126,19 @@ struct ibv_cq *fl_cq_create(struct ibv_context *context, int cqe, void *cq_conte
 int fl_cq_destroy(struct ibv_cq *ibv_cq)
 {
     struct fl_cq *cq = fl_cq_of(ibv_cq);
-    struct fl_context *context = fl_context_of(ibv_cq->context);
-    if (fl_gone(ibv_cq->context))
+    struct ibv_context *ibv_context = ibv_cq->context;
+    struct fl_context *context = fl_context_of(ibv_context);
+    struct fl_rnic *rnic = fl_context_lock(&ibv_cq->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(cq->rnic);
     bool busy = cq->nr_users;
-    if (!busy && __atomic_exchange_n(&cq->armed, FL_CQ_UNARMED, __ATOMIC_SEQ_CST))
-        __atomic_sub_fetch(&cq->rnic->nr_armed, 1, __ATOMIC_SEQ_CST);
-    fl_rnic_unlock(cq->rnic);
+    if (!busy) {
+        if (__atomic_exchange_n(&cq->armed, FL_CQ_UNARMED, __ATOMIC_SEQ_CST))
+            __atomic_sub_fetch(&rnic->nr_armed, 1, __ATOMIC_SEQ_CST);
+        cq->rnic = &fl_rnic_none;
+        ibv_cq->context = fl_retired_context(ibv_context);
+    }
+    fl_rnic_unlock(rnic);
     if (busy)
         return EBUSY;
     if (ibv_cq->channel)
@@ -142,13 +147,12 @@ int fl_cq_destroy(struct ibv_cq *ibv_cq)
     count_channel(ibv_cq->channel, -1);
     pthread_mutex_destroy(&ibv_cq->mutex);
     pthread_cond_destroy(&ibv_cq->cond);
-    pthread_mutex_destroy(&cq->lock);
+    pthread_mutex_lock(&cq->lock); /* which stays: another thread may be polling */
     free(cq->ring);
     cq->ring = NULL;
     cq->head = cq->tail = 0;
-    cq->rnic = &fl_rnic_none;
-    fl_limit_give(ibv_cq->context, FL_LIMITED_CQ);
-    ibv_cq->context = fl_retired_context(ibv_cq->context);
+    pthread_mutex_unlock(&cq->lock);
+    fl_limit_give(ibv_context, FL_LIMITED_CQ);
     fl_retire(cq);
     fl_context_put(context);
     return 0;
@@ -166,7 +170,11 @@ int fl_cq_resize(struct ibv_cq *ibv_cq, int cqe)
     struct fl_cqe *ring = make_ring(cqe, &mask), *old = ring;
     if (!ring)
         return ENOMEM;
-    fl_rnic_lock(cq->rnic); /* no producer */
+    struct fl_rnic *rnic = fl_context_lock(&ibv_cq->context); /* no producer */
+    if (!rnic) {
+        free(ring);
+        return ENODEV;
+    }
     pthread_mutex_lock(&cq->lock);
     uint32_t tail = cq->tail, nr = tail - cq->head;
     if (nr <= mask + 1) {
@@ -178,7 +186,7 @@ int fl_cq_resize(struct ibv_cq *ibv_cq, int cqe)
         cq->cq.cqe = (int)mask + 1;
     }
     pthread_mutex_unlock(&cq->lock);
-    fl_rnic_unlock(cq->rnic);
+    fl_rnic_unlock(rnic);
     bool refused = old == ring;
     free(old);
     return refused ? EINVAL : 0;

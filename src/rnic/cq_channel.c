@@ -38,14 +38,15 @@ int fl_channel_destroy(struct ibv_comp_channel *ibv_channel)
     if (fl_gone(context))
         return ENODEV;
     pthread_mutex_lock(&context->mutex);
-    bool busy = ibv_channel->refcnt;
+    bool gone = ibv_channel->context != context, busy = ibv_channel->refcnt;
+    if (!gone && !busy)
+        ibv_channel->context = fl_retired_context(context);
     pthread_mutex_unlock(&context->mutex);
-    if (busy)
-        return EBUSY;
+    if (gone || busy)
+        return gone ? ENODEV : EBUSY;
     close(ibv_channel->fd);
     pthread_mutex_destroy(&channel->lock);
     ibv_channel->fd = -1;
-    ibv_channel->context = fl_retired_context(context);
     fl_retire(channel);
     fl_context_put(fl_context_of(context));
     return 0;
@@ -123,7 +124,8 @@ int fl_cq_req_notify(struct ibv_cq *ibv_cq, int solicited_only)
 {
     struct fl_cq *cq = fl_cq_of(ibv_cq);
     uint32_t want = solicited_only ? FL_CQ_ARMED_SOLICITED : FL_CQ_ARMED, now;
-    if (fl_gone(ibv_cq->context))
+    struct fl_rnic *rnic = __atomic_load_n(&cq->rnic, __ATOMIC_RELAXED);
+    if (rnic->gone)
         return ENODEV;
     if (!ibv_cq->channel)
         return 0; /* nobody to be told */
@@ -133,8 +135,8 @@ int fl_cq_req_notify(struct ibv_cq *ibv_cq, int solicited_only)
             return 0;
     } while (!__atomic_compare_exchange_n(&cq->armed, &now, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     if (now == FL_CQ_UNARMED) {
-        __atomic_add_fetch(&cq->rnic->nr_armed, 1, __ATOMIC_SEQ_CST);
-        fl_rnic_watch(cq->rnic);
+        __atomic_add_fetch(&rnic->nr_armed, 1, __ATOMIC_SEQ_CST);
+        fl_rnic_watch(rnic);
     }
     return 0;
 }

@@ -42,10 +42,11 @@ static bool looks_empty(const struct fl_cq *cq)
 int fl_cq_poll(struct ibv_cq *ibv_cq, int max, struct ibv_wc *wc)
 {
     struct fl_cq *cq = fl_cq_of(ibv_cq);
-    if (fl_unlikely(cq->rnic->gone))
+    struct fl_rnic *rnic = __atomic_load_n(&cq->rnic, __ATOMIC_RELAXED);
+    if (fl_unlikely(rnic->gone))
         return -ENODEV;
     if (looks_empty(cq)) {
-        fl_rnic_drive(cq->rnic, fl_cq_is_armed(cq));
+        fl_rnic_drive(rnic, fl_cq_is_armed(cq));
         if (looks_empty(cq))
             return fl_unlikely(__atomic_load_n(&cq->failed, __ATOMIC_ACQUIRE)) ? -EOVERFLOW : 0;
     }
@@ -67,12 +68,13 @@ static void show(struct fl_cq *cq)
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
     struct fl_cq *cq = of_ex(ex);
-    if (cq->rnic->gone)
+    struct fl_rnic *rnic = __atomic_load_n(&cq->rnic, __ATOMIC_RELAXED);
+    if (rnic->gone)
         return ENODEV;
     if (attr->comp_mask)
         return EINVAL;
     if (looks_empty(cq))
-        fl_rnic_drive(cq->rnic, fl_cq_is_armed(cq));
+        fl_rnic_drive(rnic, fl_cq_is_armed(cq));
     pthread_mutex_lock(&cq->lock);
     if (take(cq)) {
         show(cq);

@@ -50,19 +50,23 @@ struct ibv_pd *fl_pd_alloc(struct ibv_context *context)
 int fl_pd_dealloc(struct ibv_pd *ibv_pd)
 {
     struct fl_pd *pd = fl_pd_of(ibv_pd);
-    if (fl_gone(ibv_pd->context))
+    struct ibv_context *context = ibv_pd->context;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_pd->context);
+    if (!rnic)
         return ENODEV;
-    if (__atomic_load_n(&pd->nr_objects, __ATOMIC_ACQUIRE))
+    bool busy = __atomic_load_n(&pd->nr_objects, __ATOMIC_ACQUIRE);
+    if (!busy)
+        ibv_pd->context = fl_retired_context(context);
+    fl_rnic_unlock(rnic);
+    if (busy)
         return EBUSY;
     if (pd->parent)
         fl_count(&fl_pd_of(pd->parent)->nr_objects, -1);
     if (pd->td)
         fl_count(&td_of(pd->td)->nr_users, -1);
-    struct fl_context *context = fl_context_of(ibv_pd->context);
-    fl_limit_give(ibv_pd->context, FL_LIMITED_PD);
-    ibv_pd->context = fl_retired_context(ibv_pd->context);
+    fl_limit_give(context, FL_LIMITED_PD);
     fl_retire(pd);
-    fl_context_put(context);
+    fl_context_put(fl_context_of(context));
     return 0;
 }
 
@@ -82,14 +86,18 @@ struct ibv_td *fl_td_alloc(struct ibv_context *context, struct ibv_td_init_attr 
 
 int fl_td_dealloc(struct ibv_td *ibv_td)
 {
-    struct fl_context *context = fl_context_of(ibv_td->context);
-    if (fl_gone(ibv_td->context))
+    struct ibv_context *context = ibv_td->context;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_td->context);
+    if (!rnic)
         return ENODEV;
-    if (__atomic_load_n(&td_of(ibv_td)->nr_users, __ATOMIC_ACQUIRE))
+    bool busy = __atomic_load_n(&td_of(ibv_td)->nr_users, __ATOMIC_ACQUIRE);
+    if (!busy)
+        ibv_td->context = fl_retired_context(context);
+    fl_rnic_unlock(rnic);
+    if (busy)
         return EBUSY;
-    ibv_td->context = fl_retired_context(ibv_td->context);
     fl_retire(td_of(ibv_td));
-    fl_context_put(context);
+    fl_context_put(fl_context_of(context));
     return 0;
 }
 

@@ -215,7 +215,7 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
     struct fl_mr old = to;
     fl_rnic_lock(rnic);
     struct fl_key_entry *now = fl_key_at(&rnic->keys, mr->slot);
-    bool busy = now->nr_windows;
+    bool gone = fl_gone(ibv_mr->context), busy = gone || now->nr_windows;
     if (!busy) {
         uint64_t iova = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? (uintptr_t)addr : now->addr;
         struct fl_key_entry entry = entry_of(&to, iova);
@@ -230,7 +230,7 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
     fl_rnic_unlock(rnic);
     unguard(rnic, &old); /* the old range, or the new one that it does not get */
     if (busy) {
-        errno = EBUSY;
+        errno = gone ? ENODEV : EBUSY;
         return IBV_REREG_MR_ERR_INPUT;
     }
     return 0;
@@ -239,12 +239,13 @@ int fl_mr_rereg(struct ibv_mr *ibv_mr, int flags, struct ibv_pd *pd, void *addr,
 int fl_mr_dereg(struct ibv_mr *ibv_mr)
 {
     struct fl_mr *mr = fl_mr_of(ibv_mr);
-    struct fl_rnic *rnic = fl_context_of(ibv_mr->context)->rnic;
-    if (fl_gone(ibv_mr->context))
+    struct ibv_context *context = ibv_mr->context;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_mr->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
     bool busy = fl_key_at(&rnic->keys, mr->slot)->nr_windows;
     if (!busy) {
+        ibv_mr->context = fl_retired_context(context);
         fl_key_free(&rnic->keys, mr->slot);
         fl_shm_path_quiesce(rnic);
     }
@@ -253,7 +254,6 @@ int fl_mr_dereg(struct ibv_mr *ibv_mr)
         return EBUSY;
     unguard(rnic, mr);
     fl_count(&fl_pd_of(ibv_mr->pd)->nr_objects, -1);
-    ibv_mr->context = fl_retired_context(ibv_mr->context);
     fl_retire(mr);
     return 0;
 }

@@ -52,15 +52,15 @@ static void unbind(struct fl_rnic *rnic, uint32_t slot, uint32_t key)
 int fl_mw_dealloc(struct ibv_mw *ibv_mw)
 {
     struct fl_mw *mw = fl_mw_of(ibv_mw);
-    struct fl_rnic *rnic = fl_context_of(ibv_mw->context)->rnic;
-    if (fl_gone(ibv_mw->context))
+    struct ibv_context *context = ibv_mw->context;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_mw->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
+    ibv_mw->context = fl_retired_context(context);
     unbind(rnic, mw->slot, 0);
     fl_key_free(&rnic->keys, mw->slot);
     fl_rnic_unlock(rnic);
     fl_count(&fl_pd_of(ibv_mw->pd)->nr_objects, -1);
-    ibv_mw->context = fl_retired_context(ibv_mw->context);
     fl_retire(mw);
     return 0;
 }

@@ -235,6 +235,20 @@ static inline struct fl_rnic *fl_qp_lock(struct fl_qp *qp)
     return NULL;
 }
 
+/* The same for an object that has nothing but its context, which is another once it is destroyed. */
+static inline struct fl_rnic *fl_context_lock(struct ibv_context *const *context)
+{
+    struct ibv_context *was = __atomic_load_n(context, __ATOMIC_RELAXED);
+    struct fl_rnic *rnic = fl_context_of(was)->rnic;
+    if (fl_unlikely(rnic->gone))
+        return NULL;
+    fl_rnic_lock(rnic);
+    if (fl_likely(*context == was))
+        return rnic;
+    fl_rnic_unlock(rnic);
+    return NULL;
+}
+
 static inline void fl_count(uint32_t *nr, int by)
 {
     __atomic_add_fetch(nr, (uint32_t)by, __ATOMIC_ACQ_REL);

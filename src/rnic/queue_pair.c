@@ -330,6 +330,10 @@ static void count_users(struct fl_qp *qp, int by)
 static int set_up(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
 {
     struct fl_rnic *rnic = qp->rnic;
+    /* What it is made of may be destroyed meanwhile. */
+    if (rnic->gone || qp->send_cq->rnic != rnic || qp->recv_cq->rnic != rnic ||
+        (attr->srq && fl_gone(attr->srq->context)))
+        return -ENODEV;
     int r = fl_port_qpn_get(rnic->port, &qp->qp.qp_num);
     if (r)
         return r;

@@ -68,7 +68,7 @@ struct ibv_srq *fl_srq_create_ex(struct ibv_context *context, struct ibv_srq_ini
 int fl_srq_modify(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr, int mask)
 {
     struct fl_srq *srq = fl_srq_of(ibv_srq);
-    struct fl_rnic *rnic = fl_context_of(ibv_srq->context)->rnic;
+    struct fl_rnic *rnic;
     if (fl_gone(ibv_srq->context))
         return ENODEV;
     if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
@@ -76,7 +76,9 @@ int fl_srq_modify(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr, int mask)
     if ((mask & IBV_SRQ_MAX_WR) && (!attr->max_wr || attr->max_wr > WR_MAX))
         return EINVAL;
     int r = 0;
-    fl_rnic_lock(rnic);
+    rnic = fl_context_lock(&ibv_srq->context);
+    if (!rnic)
+        return ENODEV;
     uint32_t cap = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.cap;
     if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > cap)
         r = EINVAL;
@@ -91,10 +93,9 @@ int fl_srq_modify(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr, int mask)
 int fl_srq_query(struct ibv_srq *ibv_srq, struct ibv_srq_attr *attr)
 {
     struct fl_srq *srq = fl_srq_of(ibv_srq);
-    struct fl_rnic *rnic = fl_context_of(ibv_srq->context)->rnic;
-    if (fl_gone(ibv_srq->context))
+    struct fl_rnic *rnic = fl_context_lock(&ibv_srq->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
     *attr = (struct ibv_srq_attr){
         .max_wr = srq->rq.cap, .max_sge = srq->rq.max_sge, .srq_limit = srq->rq.limit};
     fl_rnic_unlock(rnic);
@@ -110,22 +111,24 @@ int fl_srq_number(struct ibv_srq *srq, uint32_t *number)
 int fl_srq_destroy(struct ibv_srq *ibv_srq)
 {
     struct fl_srq *srq = fl_srq_of(ibv_srq);
-    struct fl_rnic *rnic = fl_context_of(ibv_srq->context)->rnic;
-    if (fl_gone(ibv_srq->context))
+    struct ibv_context *context = ibv_srq->context;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_srq->context);
+    if (!rnic)
         return ENODEV;
-    fl_rnic_lock(rnic);
     bool busy = srq->nr_users;
+    if (!busy) {
+        ibv_srq->context = fl_retired_context(context);
+        fl_roce_rq_fini(&srq->rq);
+    }
     fl_rnic_unlock(rnic);
     if (busy)
         return EBUSY;
-    fl_async_forget(fl_context_of(ibv_srq->context), &srq->nr_told, &ibv_srq->mutex, &ibv_srq->cond,
+    fl_async_forget(fl_context_of(context), &srq->nr_told, &ibv_srq->mutex, &ibv_srq->cond,
                     &ibv_srq->events_completed);
     fl_count(&fl_pd_of(ibv_srq->pd)->nr_objects, -1);
-    fl_limit_give(ibv_srq->context, FL_LIMITED_SRQ);
+    fl_limit_give(context, FL_LIMITED_SRQ);
     pthread_mutex_destroy(&ibv_srq->mutex);
     pthread_cond_destroy(&ibv_srq->cond);
-    fl_roce_rq_fini(&srq->rq);
-    ibv_srq->context = fl_retired_context(ibv_srq->context);
     fl_retire(srq);
     return 0;
 }
@@ -133,13 +136,12 @@ int fl_srq_destroy(struct ibv_srq *ibv_srq)
 int fl_srq_post_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     struct fl_srq *srq = fl_srq_of(ibv_srq);
-    struct fl_rnic *rnic = fl_context_of(ibv_srq->context)->rnic;
+    struct fl_rnic *rnic = fl_context_lock(&ibv_srq->context);
     int r = 0;
-    if (fl_unlikely(rnic->gone)) {
+    if (fl_unlikely(!rnic)) {
         *bad = wr;
         return ENODEV;
     }
-    fl_rnic_lock(rnic);
     for (; wr; wr = wr->next) {
         r = fl_roce_rq_post(&srq->rq, wr);
         if (fl_unlikely(r)) {

@@ -388,6 +388,60 @@ static void destroyed_meanwhile(void)
     cq = usual;
 }
 
+/* The same with queues, which two threads destroy: one of them is refused, and nobody keeps a lock. */
+static struct queues {
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+} *the_queues;
+
+static void *use_queues(void *arg)
+{
+    struct queues *q;
+    struct ibv_recv_wr *bad, recv = {0};
+    struct ibv_wc wc[4];
+    for (int i = 0; (q = __atomic_load_n(&the_queues, __ATOMIC_ACQUIRE)); i++) {
+        ibv_resize_cq(q->cq, 1 + i % 100);
+        ibv_req_notify_cq(q->cq, 0);
+        ibv_poll_cq(q->cq, 4, wc);
+        ibv_post_srq_recv(q->srq, &recv, &bad);
+    }
+    return NULL;
+}
+
+static void *destroy_queues(void *arg)
+{
+    struct queues *q = arg;
+    return (void *)((intptr_t)!ibv_destroy_cq(q->cq) + 16 * !ibv_destroy_srq(q->srq));
+}
+
+static void queues_destroyed_meanwhile(void)
+{
+    static struct queues all[80]; /* as many are kept */
+    struct ibv_srq_init_attr attr = {.attr = {.max_wr = 8, .max_sge = 1}};
+    pthread_t users[2], destroyer;
+    void *there, *here;
+    for (int i = 0; i < 80; i++) {
+        all[i].cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+        all[i].srq = ibv_create_srq(pd, &attr);
+        check(all[i].cq && all[i].srq, "queues", i);
+        struct queues *old = the_queues;
+        __atomic_store_n(&the_queues, &all[i], __ATOMIC_RELEASE);
+        if (!old) {
+            for (int k = 0; k < 2; k++)
+                pthread_create(&users[k], NULL, use_queues, NULL);
+            continue;
+        }
+        pthread_create(&destroyer, NULL, destroy_queues, old);
+        here = destroy_queues(old);
+        pthread_join(destroyer, &there);
+        GIVES(17, (int)((intptr_t)here + (intptr_t)there)); /* each once */
+    }
+    struct queues *last = __atomic_exchange_n(&the_queues, NULL, __ATOMIC_ACQ_REL);
+    for (int k = 0; k < 2; k++)
+        pthread_join(users[k], NULL);
+    GIVES(17, (int)(intptr_t)destroy_queues(last));
+}
+
 /* Used once more after they were destroyed */
 static void destroyed(void)
 {
@@ -485,6 +539,7 @@ int main(void)
     memory_that_is_gone();
     memory_that_goes_meanwhile();
     destroyed_meanwhile();
+    queues_destroyed_meanwhile();
     destroyed();
     connection_manager();
     wrong_order();
