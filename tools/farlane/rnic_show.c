@@ -15,16 +15,19 @@ static void heading(const char *title)
     printf("%s%s%s\n", term_on(stdout, TERM_BOLD), title, term_off(stdout));
 }
 
-/* Column heads without a row tell nothing. */
+/* Column heads without a row tell nothing. nothing: what to say then; NULL: no word. */
 static void print_or_say(struct table *t, const char *nothing)
 {
     const bool empty = t->nr_cells == t->nr_columns;
 
     table_hide_empty(t);
-    if (empty)
-        puts(nothing);
-    else
+    if (!empty) {
         table_print(t, stdout, 0);
+        return;
+    }
+    table_free(t);
+    if (nothing)
+        puts(nothing);
 }
 
 /* ---- devices ---- */
@@ -132,6 +135,7 @@ static void add_qp(struct table *t, const struct rnic_process *p, const struct f
 
 void rnic_show_qps(const struct rnic_look *look)
 {
+    bool seen = false; /* one that may be looked at */
     struct table t;
 
     table_init(&t, ">PID", ">QP", "TYPE", "STATE", "DEVICE", "PEER", ">PEER QP", "PATH", "HOW", ">SENT",
@@ -139,10 +143,11 @@ void rnic_show_qps(const struct rnic_look *look)
     for (int i = 0; i < look->nr_processes; i++) {
         const struct rnic_process *p = &look->processes[i];
 
+        seen = seen || !p->status;
         for (uint32_t k = 0; k < p->view.nr_qps; k++)
             add_qp(&t, p, &p->view.qps[k]);
     }
-    print_or_say(&t, "no queue pair now");
+    print_or_say(&t, seen ? "no queue pair now" : NULL);
 }
 
 /* ---- counters ---- */
