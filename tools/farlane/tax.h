@@ -143,6 +143,8 @@ struct tax_figure tax_added(const struct tax *tax, const struct tax_path *path, 
 const struct tax_path *tax_base(const struct tax *tax);
 /* The largest share of the time for which others kept one of the programs from a CPU. */
 double tax_disturbance(const struct tax *tax);
+/* What to tell of it; false: it is not worth a word. */
+bool tax_tell_disturbance(const struct tax *tax, char *text, size_t len);
 #define TAX_DISTURBED 0.05
 
 /* ---- how it is shown ---- */

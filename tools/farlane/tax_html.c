@@ -397,7 +397,7 @@ static void commands(FILE *f, const struct tax *tax)
 static void head(FILE *f, const struct tax *tax)
 {
     json_t *machine = machine_json(), *date = date_json();
-    char size[FL_SIZE_TEXT_LEN];
+    char size[FL_SIZE_TEXT_LEN], text[320];
 
     fprintf(f,
             "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
@@ -412,12 +412,11 @@ static void head(FILE *f, const struct tax *tax)
     put(f, json_string_value(json_object_get(machine, "kernel")));
     fprintf(f, "; %s; farlane %s; %s of the device.</p>\n", json_string_value(date), FARLANE_VERSION,
             fl_size_format(tax->size, size));
-    if (tax_disturbance(tax) > TAX_DISTURBED)
-        fprintf(f,
-                "<p class=warn>The machine was disturbed: other programs kept one of these from its CPU for "
-                "up to %.0f %% "
-                "of a measurement.</p>\n",
-                tax_disturbance(tax) * 100);
+    if (tax_tell_disturbance(tax, text, sizeof(text))) {
+        fputs("<p class=warn>", f);
+        put(f, text);
+        fputs("</p>\n", f);
+    }
     json_decref(machine);
     json_decref(date);
 }

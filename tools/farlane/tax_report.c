@@ -104,7 +104,7 @@ static void note(const char *text)
 void tax_report(const struct tax *tax)
 {
     const struct tax_path *base = tax_base(tax);
-    char size[FL_SIZE_TEXT_LEN];
+    char size[FL_SIZE_TEXT_LEN], text[320];
     uint32_t i;
 
     printf(
@@ -120,11 +120,8 @@ void tax_report(const struct tax *tax)
     for (i = 0; i < tax->nr_paths; i++)
         if (!tax->paths[i].nr_rounds)
             printf("  not measured: %s: %s\n", tax->paths[i].name, tax->paths[i].why_not);
-    if (tax_disturbance(tax) > TAX_DISTURBED)
-        printf("%sThe machine was disturbed: other programs kept one of these from its CPU for up to %.0f %% "
-               "of a "
-               "measurement. Repeat it on a quiet one.%s\n",
-               term_on(stdout, TERM_YELLOW), tax_disturbance(tax) * 100, term_off(stdout));
+    if (tax_tell_disturbance(tax, text, sizeof(text)))
+        printf("%s%s%s\n", term_on(stdout, TERM_YELLOW), text, term_off(stdout));
     if (base)
         note("ADDED: what the path adds to the local device at depth 1, 4 KiB random reads, as differences "
              "of the same round.");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,14 +81,40 @@ struct tax_figure tax_added(const struct tax *tax, const struct tax_path *path, 
     return figure_of(values, nr);
 }
 
-double tax_disturbance(const struct tax *tax)
+static double most_waited(const struct tax_path *p)
 {
     double most = 0;
-    uint32_t i, job, round;
+    uint32_t job, round;
 
-    for (i = 0; i < tax->nr_paths; i++)
-        for (job = 0; job < TAX_NR_JOBS; job++)
-            for (round = 0; round < tax->paths[i].nr_rounds; round++)
-                most = FL_MAX(most, tax->paths[i].sample[job][round].waited);
+    for (job = 0; job < TAX_NR_JOBS; job++)
+        for (round = 0; round < p->nr_rounds; round++)
+            most = FL_MAX(most, p->sample[job][round].waited);
     return most;
+}
+
+static const struct tax_path *most_disturbed(const struct tax *tax)
+{
+    const struct tax_path *worst = &tax->paths[0];
+    uint32_t i;
+
+    for (i = 1; i < tax->nr_paths; i++)
+        if (most_waited(&tax->paths[i]) > most_waited(worst))
+            worst = &tax->paths[i];
+    return worst;
+}
+
+double tax_disturbance(const struct tax *tax)
+{
+    return most_waited(most_disturbed(tax));
+}
+
+bool tax_tell_disturbance(const struct tax *tax, char *text, size_t len)
+{
+    const struct tax_path *worst = most_disturbed(tax);
+
+    snprintf(text, len,
+             "Programs waited for a CPU for up to %.0f %% of a measurement (%s): others ran as well, or that path keeps "
+             "more threads busy than this machine has CPUs.",
+             most_waited(worst) * 100, worst->name);
+    return most_waited(worst) > TAX_DISTURBED;
 }
