@@ -217,7 +217,7 @@ static void show_changes(struct page *page, const struct advise *a)
 void advise_show(const struct advise *a)
 {
     struct page page = {.width = FL_MIN(term_width(stdout), MAX_WIDTH)};
-    char size[FL_SIZE_TEXT_LEN], device[FL_SIZE_TEXT_LEN + 64];
+    char size[FL_SIZE_TEXT_LEN], device[FL_SIZE_TEXT_LEN + 64], text[320];
     int widest = 0;
     uint32_t i;
 
@@ -231,13 +231,9 @@ void advise_show(const struct advise *a)
         show_verdict(&page, &a->cases[i], FL_MIN(widest, 30));
     end_line(&page);
     show_table(&page, a);
-    if (tax_disturbance(&a->tax) > TAX_DISTURBED) {
+    if (tax_tell_disturbance(&a->tax, text, sizeof(text))) {
         fputs(term_on(stdout, TERM_YELLOW), stdout);
-        say(&page, 2,
-            "Disturbed: other programs kept one of these from its CPU for up to %.0f %% of the time: on a "
-            "quiet machine "
-            "the verdict may be another.",
-            tax_disturbance(&a->tax) * 100);
+        say(&page, 2, "%s On a quiet machine the verdict may be another.", text);
         fputs(term_off(stdout), stdout);
     }
     end_line(&page);
