@@ -132,6 +132,54 @@ static void every_length(void **state)
     free(buf);
 }
 
+#if defined(__x86_64__)
+/* The bits of vector registers above the 128 that legacy SSE instructions know; zero if nothing uses them. */
+__attribute__((target("avx"))) static bool uppers_in_use(void)
+{
+    uint8_t ymm[16][32] __attribute__((aligned(32)));
+
+    __asm__ volatile("vmovdqa %%ymm0, 0(%0)\n"
+                     "vmovdqa %%ymm1, 32(%0)\n"
+                     "vmovdqa %%ymm2, 64(%0)\n"
+                     "vmovdqa %%ymm3, 96(%0)\n"
+                     "vmovdqa %%ymm4, 128(%0)\n"
+                     "vmovdqa %%ymm5, 160(%0)\n"
+                     "vmovdqa %%ymm6, 192(%0)\n"
+                     "vmovdqa %%ymm7, 224(%0)\n"
+                     "vmovdqa %%ymm8, 256(%0)\n"
+                     "vmovdqa %%ymm9, 288(%0)\n"
+                     "vmovdqa %%ymm10, 320(%0)\n"
+                     "vmovdqa %%ymm11, 352(%0)\n"
+                     "vmovdqa %%ymm12, 384(%0)\n"
+                     "vmovdqa %%ymm13, 416(%0)\n"
+                     "vmovdqa %%ymm14, 448(%0)\n"
+                     "vmovdqa %%ymm15, 480(%0)\n" ::"r"(ymm)
+                     : "memory");
+    for (int i = 0; i < 16; i++)
+        for (int b = 16; b < 32; b++)
+            if (ymm[i][b])
+                return true;
+    return false;
+}
+
+/* Else each change between VEX and legacy SSE instructions is slow on Intel's CPUs, in the whole thread. */
+static void leaves_vectors_clear(void **state)
+{
+    uint8_t buf[4096];
+
+    if (!__builtin_cpu_supports("avx"))
+        return;
+    for (size_t i = 0; i < sizeof(buf); i++)
+        buf[i] = (uint8_t)(i * 37 + 11);
+    for (size_t i = 0; i < FL_ARRAY_LEN(impls); i++)
+        for (size_t len = 0; len <= sizeof(buf); len += len < 300 ? 1 : 397) {
+            impls[i].fn(0, buf, len);
+            if (uppers_in_use())
+                fail_msg("%s leaves vector registers in use after %zu bytes", impls[i].name, len);
+        }
+}
+#endif
+
 int main(void)
 {
     memset(ones, 0xff, sizeof(ones));
@@ -140,5 +188,8 @@ int main(void)
         down[i] = (uint8_t)(31 - i);
     }
     return FL_UNIT_RUN(cmocka_unit_test(vectors_hold), cmocka_unit_test(pieces_chain),
+#if defined(__x86_64__)
+                       cmocka_unit_test(leaves_vectors_clear),
+#endif
                        cmocka_unit_test(agrees_with_portable), cmocka_unit_test(every_length));
 }
