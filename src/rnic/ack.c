@@ -6,8 +6,8 @@
  * by a system call.
  *
  * One that waits is never forgotten: it leaves before its queue pair ends, before the process does or forks,
- * and with the RNIC's thread, which looks every millisecond whether the program polls on. Where the answer
- * did not come, the next acknowledgements leave at once.
+ * and with the RNIC's thread, which looks every few milliseconds whether the program polls on. Where the
+ * answer did not come, the next acknowledgements leave at once.
  */
 #include "rnic/objects.h"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,13 +23,19 @@
 #include "rnic/stats/server.h"
 
 #define POLLING_NS (100 * FL_NS_PER_US) /* a program that polled within this time drives */
-/* One that has polled so far may be off its CPU for a moment, perhaps since this thread has it. To drive in its
- * place then is of no use, and when this thread is off its CPU with the lock, the program waits for a time slice. */
+/* One that has polled so far may be off its CPU for a moment, perhaps since this thread has it. To drive in
+ * its place then is of no use, and when this thread is off its CPU with the lock, the program waits for a
+ * time slice. */
 #define STEADY_NS  FL_NS_PER_MS
 #define LOOK_MIN   (200 * FL_NS_PER_US) /* how long to leave it to that program: longer each time */
 #define LOOK_MAX   FL_NS_PER_MS
 #define LOOK_ARMED (400 * FL_NS_PER_US)
 #define MANY_LOOKS 32 /* that have found it polling: it will */
+/* A look then takes no interrupt of its own but comes with a tick of the CPU's clock, which comes anyway
+ * where a program polls (every 4 ms at the longest, as kernels are built): in a virtual machine a timer and
+ * the look cost some 45 us, and the program waits for as long. */
+#define LOOK_STEADY (2 * FL_NS_PER_MS)
+#define TICK_NS     (4 * FL_NS_PER_MS)
 #define SPIN_NS                                                                                \
     (50 * FL_NS_PER_US) /* the thread looks for so long after the last packet before it sleeps \
                          */
@@ -136,16 +143,34 @@ static void read_netlink(struct fl_rnic *rnic)
 struct look {
     uint64_t after;
     uint32_t nr; /* in a row that found it polling */
+    bool lax;    /* timers of this thread may be late by TICK_NS */
 };
 
-/* Each look takes the CPU from the program for a while. Where somebody waits for an event, a program that stops
- * polling is noticed sooner, unless it has polled for long. */
+static bool is_steady(const struct look *look)
+{
+    return look->nr >= MANY_LOOKS;
+}
+
+/* Each look takes the CPU from the program for a while. Where somebody waits for an event, a program that
+ * stops polling is noticed sooner, unless it has polled for long. */
 static uint64_t next_look(const struct fl_rnic *rnic, struct look *look)
 {
-    bool soon = look->nr++ < MANY_LOOKS && __atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED);
-    uint64_t after = look->after;
-    look->after = FL_MIN(after * 2, soon ? LOOK_ARMED : LOOK_MAX);
+    uint64_t after = look->after, max = LOOK_MAX;
+    if (is_steady(look))
+        return LOOK_STEADY;
+    look->nr++;
+    if (__atomic_load_n(&rnic->nr_armed, __ATOMIC_RELAXED))
+        max = LOOK_ARMED;
+    look->after = FL_MIN(after * 2, max);
     return after;
+}
+
+/* Others wake the thread for what is due before. */
+static void say_till(struct fl_rnic *rnic, uint64_t till, const struct look *look)
+{
+    if (is_steady(look) && till != FL_ROCE_NEVER)
+        till += TICK_NS;
+    __atomic_store_n(&rnic->sleeps_till, till, __ATOMIC_RELAXED);
 }
 
 /* Does a thread of the program drive, or did it try while we did? Without the lock. */
@@ -161,12 +186,13 @@ static bool program_polls(struct fl_rnic *rnic, uint64_t now, uint64_t within)
 
 /* A program drives, as it did: nothing to do but to look again later. The lock is left alone: who holds it
  * may be waiting for this very CPU. */
-static bool leave_alone(struct fl_rnic *rnic, struct look *look)
+static bool leave_alone(struct fl_rnic *rnic, struct look *look, uint64_t *till)
 {
     uint64_t now = fl_now_ns();
     if (__atomic_load_n(&rnic->port_watched, __ATOMIC_SEQ_CST) || !program_polls(rnic, now, STEADY_NS))
         return false;
-    __atomic_store_n(&rnic->sleeps_till, now + next_look(rnic, look), __ATOMIC_RELAXED);
+    *till = now + next_look(rnic, look);
+    say_till(rnic, *till, look);
     return true;
 }
 
@@ -180,13 +206,22 @@ static uint64_t plan_sleep(struct fl_rnic *rnic, bool polled, struct look *look)
     } else {
         till = fl_rnic_deadline_locked(rnic); /* asks peers to wake us, so only where that is wanted */
         watch_port(rnic, true);
-        *look = (struct look){.after = LOOK_MIN};
+        look->after = LOOK_MIN;
+        look->nr = 0;
     }
-    __atomic_store_n(&rnic->sleeps_till, till, __ATOMIC_RELAXED);
+    say_till(rnic, till, look);
     return till;
 }
 
-static void sleep_till(struct fl_rnic *rnic, uint64_t till)
+static void set_slack(struct look *look)
+{
+    if (look->lax == is_steady(look))
+        return;
+    look->lax = is_steady(look);
+    prctl(PR_SET_TIMERSLACK, look->lax ? TICK_NS : 0, 0, 0, 0); /* 0: as it was */
+}
+
+static void sleep_till(struct fl_rnic *rnic, uint64_t till, struct look *look)
 {
     struct epoll_event events[8];
     uint64_t now = fl_now_ns(), drop;
@@ -196,6 +231,7 @@ static void sleep_till(struct fl_rnic *rnic, uint64_t till)
         ts = (struct timespec){.tv_sec = (time_t)(left / FL_NS_PER_S), .tv_nsec = (long)(left % FL_NS_PER_S)};
         timeout = &ts;
     }
+    set_slack(look);
     int n = epoll_pwait2(rnic->epoll_fd, events, FL_ARRAY_LEN(events), timeout, NULL);
     if (n < 0 && errno == ENOSYS) /* Linux before 5.11: rounded up to milliseconds */
         n = epoll_wait(rnic->epoll_fd, events, FL_ARRAY_LEN(events),
@@ -216,11 +252,11 @@ static void *run(void *arg)
 {
     struct fl_rnic *rnic = arg;
     struct look look = {.after = LOOK_MIN};
-    uint64_t busy_till = 0;
+    uint64_t busy_till = 0, till;
     pthread_setname_np(pthread_self(), "farlane-rnic");
     while (!__atomic_load_n(&rnic->stop, __ATOMIC_ACQUIRE)) {
-        if (leave_alone(rnic, &look)) {
-            sleep_till(rnic, __atomic_load_n(&rnic->sleeps_till, __ATOMIC_RELAXED));
+        if (leave_alone(rnic, &look, &till)) {
+            sleep_till(rnic, till, &look);
             continue;
         }
         fl_rnic_lock(rnic);
@@ -228,12 +264,12 @@ static void *run(void *arg)
         if (fl_rnic_progress_locked(rnic, 0))
             busy_till = rnic->now + SPIN_NS;
         bool polled = program_polls(rnic, rnic->now, POLLING_NS), again = !polled && rnic->now < busy_till;
-        uint64_t till = again ? 0 : plan_sleep(rnic, polled, &look);
+        till = again ? 0 : plan_sleep(rnic, polled, &look);
         fl_rnic_unlock(rnic);
         if (again)
             sched_yield(); /* the program may want to poll, and have no other CPU than this one */
         else
-            sleep_till(rnic, till);
+            sleep_till(rnic, till, &look);
     }
     return NULL;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads on one RNIC: each with a pair of its own, several on one, and objects that come and go. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "rnic/test_verbs.h"
 
-#define THREADS 4
-#define PAUSES 200
-#define TRIES  10
-#define ROUNDS  300
+#define THREADS   4
+#define PAUSES    200
+#define TRIES     10
+#define LOOKS_MAX 70 /* in 100 ms; by the millisecond it would be 90 and more */
+#define ROUNDS    300
 
 struct worker {
     pthread_t thread;
@@ -200,8 +204,8 @@ static void exchange(struct tv *tv)
     tv_wait_ok(tv->b.rcq, IBV_WC_RECV);
 }
 
-/* A program that polls loses its CPU for a moment again and again, while another of its queues is armed: the thread
- * does not begin to drive beside it. All over again where the machine took it away for longer. */
+/* A program that polls loses its CPU for a moment again and again, while another of its queues is armed: the
+ * thread does not begin to drive beside it. All over again where the machine took it away for longer. */
 static void test_thread_leaves_a_program_alone(void **state)
 {
     struct tv *tv = tv_new(IBV_QPT_RC);
@@ -228,6 +232,56 @@ static void test_thread_leaves_a_program_alone(void **state)
     tv_free(tv);
 }
 
+/* Voluntary switches of the RNIC's thread: each is a sleep, so a look before it. */
+static uint64_t nr_sleeps(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    uint64_t nr = 0;
+    assert_non_null(dir);
+    for (struct dirent *d; (d = readdir(dir));) {
+        char path[300], line[128];
+        bool is_it = false;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
+        FILE *f = fopen(path, "r");
+        while (f && fgets(line, sizeof(line), f)) {
+            is_it |= !strcmp(line, "Name:\tfarlane-rnic\n");
+            if (is_it)
+                sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &nr);
+        }
+        if (f)
+            fclose(f);
+    }
+    closedir(dir);
+    return nr;
+}
+
+/* Each look takes the CPU from the program, so a steady one is looked at only every few milliseconds; and yet
+ * it is noticed when it has stopped. */
+static void test_thread_seldom_looks_at_a_steady_program(void **state)
+{
+    struct tv *tv = tv_new(IBV_QPT_RC);
+    uint64_t looks = LOOKS_MAX + 1;
+    tv_connect(tv);
+    for (int i = 0; i < TRIES && looks > LOOKS_MAX; i++) {
+        for (uint64_t end = fl_now_ns() + 50 * FL_NS_PER_MS; fl_now_ns() < end;)
+            exchange(tv);
+        looks = nr_sleeps();
+        assert_true(looks > 0);
+        for (uint64_t end = fl_now_ns() + 100 * FL_NS_PER_MS; fl_now_ns() < end;)
+            exchange(tv);
+        looks = nr_sleeps() - looks;
+    }
+    print_message("%u looks\n", (unsigned)looks);
+    assert_in_range(looks, 1, LOOKS_MAX);
+    tv->b.buf[0] = 0;
+    tv->a.buf[0] = 7;
+    assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 1, 0), 0);
+    for (int ms = 0; ms < 1000 && *(volatile uint8_t *)tv->b.buf != 7; ms++)
+        usleep(1000);
+    assert_int_equal(*(volatile uint8_t *)tv->b.buf, 7);
+    tv_free(tv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_objects_come_and_go),
         cmocka_unit_test(test_sleeping_for_events),
         cmocka_unit_test(test_thread_leaves_a_program_alone),
+        cmocka_unit_test(test_thread_seldom_looks_at_a_steady_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
