@@ -114,6 +114,13 @@ static inline void fl_port_mad(struct fl_roce_tx *tx, uint32_t psn, const struct
 int fl_port_connected(struct fl_port *port, const struct fl_hub_bond *bond);
 void fl_port_parted(struct fl_port *port, int number);
 
+/*
+ * Sends one packet of headers alone by a socket that hears what ICMP says of it, at once. Where nobody has the RoCE port,
+ * fl_port_refused() gives that address some time after; to be asked after fl_port_poll(). Anybody can forge it.
+ */
+void fl_port_knock(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx);
+bool fl_port_refused(struct fl_port *port, struct in6_addr *gid);
+
 /* Takes what has come, at most max packets, without waiting. Returns the number delivered. */
 int fl_port_poll(struct fl_port *port, int max,
                  void (*deliver)(void *arg, const struct fl_port_packet *packet), void *arg);

@@ -184,3 +184,13 @@ int fl_port_connected(struct fl_port *port, const struct fl_hub_bond *bond)
 void fl_port_parted(struct fl_port *port, int number)
 {
 }
+
+void fl_port_knock(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
+{
+    fl_port_send(port, flow, tx);
+}
+
+bool fl_port_refused(struct fl_port *port, struct in6_addr *gid)
+{
+    return false;
+}

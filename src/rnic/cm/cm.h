@@ -79,6 +79,7 @@ enum fl_cm_feature {
     FL_CM_SELECTIVE = 1u << 0, /* selective retransmission */
     FL_CM_SPRAY = 1u << 1,     /* packets in any order, over many source ports */
     FL_CM_SHM = 1u << 2,       /* shared memory, if on the same host */
+    FL_CM_KNOCK = 1u << 3,     /* a process, asked now and then whether it is still there: fl_cm_knock() */
 };
 
 /* From us to the peer. IPv4 addresses are ::ffff:a.b.c.d. Codes are the verbs'. */
@@ -251,6 +252,13 @@ int fl_cm_established(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
 /* DISCONNECTED follows, unless it was told already: then 0 and nothing happens. */
 int fl_cm_disconnect(struct fl_cm *cm, struct fl_cm_conn *conn, const void *private_data, size_t private_len,
                      uint64_t now);
+/*
+ * Sends the last message of the connecting once more: a peer that knows the connection takes it for a repeat, another one
+ * rejects it, which ends the connection. Only where FL_CM_KNOCK was agreed. -ENOTCONN: it is not established.
+ */
+int fl_cm_knock(struct fl_cm *cm, struct fl_cm_conn *conn);
+/* The peer is known to be gone: DISCONNECTED follows, timed_out, without a word to it. -ENOTCONN: as above. */
+int fl_cm_lost(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
 /* After SIDR_REQUEST. qpn and qkey count with FL_CM_SIDR_OK. */
 int fl_cm_sidr_reply(struct fl_cm *cm, struct fl_cm_conn *conn, enum fl_cm_sidr_status status, uint32_t qpn,
                      uint32_t qkey, const void *private_data, size_t private_len, uint64_t now);

@@ -178,6 +178,23 @@ int fl_cm_disconnect(struct fl_cm *cm, struct fl_cm_conn *conn, const void *priv
                                                                                                   : -ENOTCONN;
 }
 
+int fl_cm_knock(struct fl_cm *cm, struct fl_cm_conn *conn)
+{
+    if (conn->state != FL_CM_UP)
+        return -ENOTCONN;
+    fl_cm_send(cm, conn, conn->passive ? FL_CM_TX_OUT : FL_CM_TX_ANSWER); /* REP, RTU */
+    return 0;
+}
+
+int fl_cm_lost(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
+{
+    if (conn->state != FL_CM_UP)
+        return -ENOTCONN;
+    conn->timed_out = true;
+    enter_timewait(cm, conn, NULL, now);
+    return 0;
+}
+
 void fl_cm_rx_dreq(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad, uint64_t now)
 {
     const struct fl_cm_dreq *dreq = &mad->dreq;

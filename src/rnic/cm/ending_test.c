@@ -494,6 +494,70 @@ static void leaving_ends_all(void **state)
     bed_fini(&bed);
 }
 
+/* A peer that is there takes it for a repeat. */
+static void knock(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2];
+    bed_init(&bed);
+    begin_both(&bed, conn);
+    assert_int_equal(fl_cm_knock(bed.cm[A], conn[A]), -ENOTCONN);
+    assert_int_equal(fl_cm_knock(bed.cm[B], conn[B]), -ENOTCONN);
+    assert_int_equal(fl_cm_lost(bed.cm[B], conn[B], bed.now), -ENOTCONN);
+    fl_cm_destroy(bed.cm[A]);
+    fl_cm_destroy(bed.cm[B]);
+    bed_init(&bed);
+    establish(&bed, conn);
+    assert_int_equal(fl_cm_knock(bed.cm[A], conn[A]), 0);
+    move(&bed, A, FL_CM_RTU);
+    assert_int_equal(fl_cm_knock(bed.cm[B], conn[B]), 0);
+    move(&bed, B, FL_CM_REP);
+    move(&bed, A, FL_CM_RTU);
+    expect_silence(&bed);
+    expect_no_event(&bed);
+    bed_fini(&bed);
+}
+
+/* One that was started again says that it knows nothing. */
+static void knock_at_a_stranger(void **state)
+{
+    for (int side = A; side <= B; side++) {
+        struct bed bed;
+        struct fl_cm_conn *conn[2];
+        bed_init(&bed);
+        establish(&bed, conn);
+        fl_cm_destroy(bed.cm[!side]);
+        bed.cm[!side] = new_engine(0xc, 0);
+        assert_int_equal(fl_cm_knock(bed.cm[side], conn[side]), 0);
+        move(&bed, side, side == A ? FL_CM_RTU : FL_CM_REP);
+        move(&bed, !side, FL_CM_REJ);
+        assert_int_equal(be16_get(bed.last.mad.rej.reason), FL_CM_REJ_COMM_ID);
+        assert_ptr_equal(expect_event(&bed, side, FL_CM_DISCONNECTED).conn, conn[side]);
+        expect_silence(&bed);
+        bed_fini(&bed);
+    }
+}
+
+/* Known to be gone: it is over without a word, and ends as all do. */
+static void lost(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2];
+    bed_init(&bed);
+    establish(&bed, conn);
+    assert_int_equal(fl_cm_lost(bed.cm[A], conn[A], bed.now), 0);
+    assert_int_equal(fl_cm_lost(bed.cm[A], conn[A], bed.now), -ENOTCONN);
+    struct fl_cm_event event = expect_event(&bed, A, FL_CM_DISCONNECTED);
+    assert_ptr_equal(event.conn, conn[A]);
+    assert_true(event.timed_out);
+    expect_silence(&bed);
+    assert_int_equal(fl_cm_disconnect(bed.cm[A], conn[A], NULL, 0, bed.now), 0);
+    expect_silence(&bed);
+    wait_for(&bed, A);
+    expect_event(&bed, A, FL_CM_TIMEWAIT_EXIT);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(rejected), cmocka_unit_test(rejected_by_the_one_who_asked),
@@ -504,5 +568,6 @@ int main(void)
                        cmocka_unit_test(disconnect_at_once), cmocka_unit_test(dreq_before_rtu),
                        cmocka_unit_test(disconnect_before_rtu), cmocka_unit_test(disconnect_before_rep_came),
                        cmocka_unit_test(dreq_of_strangers), cmocka_unit_test(rej_at_any_time),
-                       cmocka_unit_test(destroyed_at_any_time), cmocka_unit_test(leaving_ends_all));
+                       cmocka_unit_test(destroyed_at_any_time), cmocka_unit_test(leaving_ends_all),
+                       cmocka_unit_test(knock), cmocka_unit_test(knock_at_a_stranger), cmocka_unit_test(lost));
 }

@@ -253,7 +253,13 @@ int fl_cm_established(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
 
 void fl_cm_rx_rtu(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad, uint64_t now)
 {
-    struct fl_cm_conn *conn = fl_cm_named(cm, meta, mad->rtu.remote_id, false);
+    struct fl_cm_conn *conn = fl_cm_find_id(cm, be32_get(mad->rtu.remote_id));
+    if (!conn || conn->sidr) { /* of one that is over; or the peer knocks */
+        cm->stats.nr_unknown++;
+        fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_OTHER, FL_CM_REJ_COMM_ID, NULL, 0);
+        return;
+    }
+    conn = fl_cm_named(cm, meta, mad->rtu.remote_id, false);
     if (!conn)
         return;
     if (be32_get(mad->rtu.local_id) != conn->remote_id) {

@@ -37,12 +37,13 @@ int fl_cma_take_param(struct fl_cma_id *id, const struct rdma_conn_param *param)
     return 0;
 }
 
-/* Only for a queue pair whose states are set here: a program that sets them itself knows nothing of it. */
 static uint16_t features_of(const struct fl_cma_id *id)
 {
-    if (!id->id.qp || id->id.qp_type != IBV_QPT_RC)
+    if (id->id.qp_type != IBV_QPT_RC)
         return 0;
-    return FL_CM_SELECTIVE | (id->cma->rnic->spray ? FL_CM_SPRAY : 0);
+    if (!id->id.qp) /* a program that sets the states itself knows nothing of how packets are sent again */
+        return FL_CM_KNOCK;
+    return FL_CM_KNOCK | FL_CM_SELECTIVE | (id->cma->rnic->spray ? FL_CM_SPRAY : 0);
 }
 
 struct fl_cm_terms fl_cma_terms(const struct fl_cma_id *id)

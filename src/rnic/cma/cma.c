@@ -7,9 +7,6 @@
 #include "base/log.h"
 #include "rnic/cma/parts.h"
 
-#define LOOK_NS    (500 * FL_NS_PER_MS) /* how often we look whether peers on this host are still there */
-#define GONE_AFTER 2 /* looks: to a hub that is new, a process may be unknown for a moment */
-
 static struct {
     pthread_mutex_t lock;
     struct fl_cma *cma;
@@ -72,26 +69,6 @@ static int pump(struct fl_cma *cma)
     return n;
 }
 
-/*
- * A process that was killed says nothing any more. Where it was on this host, the hub knows; then a DREQ
- * finds that nobody knows the connection, which ends it in the ordinary way.
- */
-static void look_for_dead_peers(struct fl_cma *cma, uint64_t now)
-{
-    struct fl_cma_id *id, *tmp;
-    cma->next_look = fl_list_empty(&cma->watched) ? FL_CM_NEVER : now + LOOK_NS;
-    fl_list_for_each_safe (id, tmp, &cma->watched, watch_link) {
-        int r = fl_port_find_owner(cma->rnic->port, fl_cm_peer(id->conn)->qpn);
-        if (r != -ENOENT) {
-            id->nr_missing = 0;
-        } else if (++id->nr_missing >= GONE_AFTER) {
-            id->nr_missing = GONE_AFTER;
-            if (!fl_cm_disconnect(cma->cm, id->conn, NULL, 0, now)) /* else the program is not ready yet */
-                fl_list_del(&id->watch_link);
-        }
-    }
-}
-
 static int progress(struct fl_rnic_client *client, uint64_t now)
 {
     struct fl_cma *cma = cma_of(client);
@@ -102,8 +79,7 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
         fl_cm_tick(cma->cm, now);
     fl_cma_ports_tick(cma, now);
     int nr_told = fl_cma_tell_removals(cma);
-    if (!fl_list_empty(&cma->watched) && now >= cma->next_look)
-        look_for_dead_peers(cma, now);
+    fl_cma_look_for_absent(cma, now);
     return nr_told + pump(cma);
 }
 
@@ -111,7 +87,7 @@ static uint64_t deadline(struct fl_rnic_client *client)
 {
     struct fl_cma *cma = cma_of(client);
     uint64_t at = FL_MIN(fl_cm_deadline(cma->cm), fl_cma_ports_deadline(cma));
-    return fl_list_empty(&cma->watched) ? at : FL_MIN(at, cma->next_look);
+    return FL_MIN(at, fl_cma_absent_deadline(cma));
 }
 
 /* The first packet on a queue pair: whoever sent it has got our REP. */
@@ -183,7 +159,7 @@ static int create(struct fl_cma **made)
         goto free_cma;
     fl_list_init(&cma->ids);
     cma->nr_removals = __atomic_load_n(&fl_devices_nr_removals, __ATOMIC_ACQUIRE);
-    fl_list_init(&cma->watched);
+    fl_cma_absent_init(cma);
     fl_list_init(&cma->kept_ports);
     for (size_t i = 0; i < FL_CMA_PORT_BUCKETS; i++)
         fl_list_init(&cma->ports[i]);

@@ -24,16 +24,6 @@ static void set_peer_ece(struct fl_cma_id *id)
     id->remote_ece = (struct ibv_ece){.vendor_id = peer->ece_vendor, .options = peer->ece_options};
 }
 
-static void watch(struct fl_cma_id *id)
-{
-    struct fl_cma *cma = id->cma;
-    if (fl_list_linked(&id->watch_link) || !fl_cma_device_of(&fl_cm_route(id->conn)->remote))
-        return; /* it is on another host, where we cannot look */
-    if (fl_list_empty(&cma->watched))
-        cma->next_look = cma->rnic->now;
-    fl_list_add_tail(&cma->watched, &id->watch_link);
-}
-
 void fl_cma_connected(struct fl_cma_id *id)
 {
     const struct fl_cm_route *route = fl_cm_route(id->conn);
@@ -43,13 +33,14 @@ void fl_cma_connected(struct fl_cma_id *id)
                                      .local_id = fl_cm_local_id(id->conn),
                                      .remote_id = fl_cm_remote_id(id->conn),
                                      .remote_qpn = fl_cm_peer(id->conn)->qpn};
+    fl_cma_watch(id, true);
     if (id->bond < 0)
         id->bond = fl_port_connected(id->cma->rnic->port, &bond);
 }
 
 void fl_cma_parted(struct fl_cma_id *id)
 {
-    fl_list_del(&id->watch_link);
+    fl_cma_unwatch(id);
     fl_port_parted(id->cma->rnic->port, id->bond);
     id->bond = -1;
 }
@@ -142,7 +133,7 @@ static void take_response(const struct fl_cm_event *e)
     struct fl_cma_id *id = e->owner;
     struct fl_cma_event *event = fl_cma_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, e);
     set_peer_ece(id);
-    watch(id);
+    fl_cma_watch(id, false);
     if (!event)
         return;
     fill_param(&event->event.param.conn, fl_cm_peer(e->conn));
@@ -188,7 +179,6 @@ void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *e)
         take_sidr_response(e);
         break;
     case FL_CM_ESTABLISHED:
-        watch(id);
         fl_cma_connected(id);
         fl_cma_tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, e);
         break;

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "rnic/cm/cm.h"
+#include "rnic/cma/vigil.h"
 #include "rnic/objects.h"
 #include "rnic/rdmacm.h"
 
@@ -26,7 +27,8 @@ struct fl_cma {
     struct fl_list ids;        /* all, but those that a removed device took along: fl_cma_id.all_link */
     uint32_t nr_removals;      /* of devices, that ids were looked through for */
     struct fl_list watched;    /* connected ids whose peer is on this host: fl_cma_id.watch_link */
-    uint64_t next_look;        /* for peers that died */
+    uint64_t next_look;        /* for those that died */
+    struct fl_vigil vigil;     /* over peers on other hosts */
     uint32_t psn;              /* of our packets from QP1 */
     struct fl_list kept_ports; /* the one that goes first is first */
     uint32_t next_ephemeral;   /* where to look for a free port */
@@ -88,6 +90,7 @@ struct fl_cma_id {
     struct fl_cma_port *port;
     struct fl_list port_link;
     struct fl_list watch_link;
+    struct fl_vigil_peer vigil;
     int bond; /* fl_port_connected(); negative: none */
     uint8_t nr_missing; /* looks that found no process of the peer */
     struct fl_cm_conn *conn;
@@ -153,6 +156,14 @@ void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *event);
 void fl_cma_connected(struct fl_cma_id *id);
 /* The connection is over, whatever the cause. */
 void fl_cma_parted(struct fl_cma_id *id);
+
+/* absent.c, under rnic->lock */
+void fl_cma_absent_init(struct fl_cma *cma);
+/* From now on it is noticed when the peer dies; of another host's from when the connection is established. */
+void fl_cma_watch(struct fl_cma_id *id, bool established);
+void fl_cma_unwatch(struct fl_cma_id *id);
+void fl_cma_look_for_absent(struct fl_cma *cma, uint64_t now);
+uint64_t fl_cma_absent_deadline(const struct fl_cma *cma);
 
 /* event.c. status: 0, a reason, or negative errno. from: NULL, or what brings private data. Under rnic->lock.
  */

@@ -35,7 +35,9 @@ enum fl_role {
     FL_ROLE_HUB,
 };
 
-enum fl_port_tag { FL_PORT_UDP, FL_PORT_OWN, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER };
+enum fl_port_tag { FL_PORT_UDP, FL_PORT_OWN, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER, FL_PORT_KNOCK };
+
+#define FL_PORT_REFUSED_MAX 64u
 
 struct fl_port {
     uint16_t udp_port;
@@ -71,6 +73,12 @@ struct fl_port {
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
     uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
     struct fl_icrc_finder finder;
+    struct {
+        int fd;
+        uint16_t sport;
+    } knock[2]; /* IPv6, IPv4 */
+    struct in6_addr refused[FL_PORT_REFUSED_MAX]; /* where nobody has the port */
+    uint32_t nr_refused;
     uint8_t grh[FL_ROCE_GRH_LEN];
     uint8_t from_hub[sizeof(struct fl_hub_packet) + FL_HUB_PACKET_MAX];
     struct fl_port_stats stats;
@@ -84,6 +92,10 @@ void fl_port_stop_serving(struct fl_port *port, uint64_t now);
 /* last_words.c */
 void fl_port_say_last_words(struct fl_port *port, uint64_t now);
 void fl_port_inherit(struct fl_port *port, uint64_t now);
+
+/* knock.c */
+void fl_port_hear_refusals(struct fl_port *port);
+void fl_port_close_knockers(struct fl_port *port);
 
 /* stopped.c */
 #define FL_PORT_LOOKS    4

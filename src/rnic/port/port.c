@@ -65,7 +65,7 @@ int fl_port_open(const struct fl_port_options *options, struct fl_port **port, s
         return fl_error_set(err, -ENOMEM, "no memory for the RoCE port");
     p->udp_port = options->udp_port ? options->udp_port : FL_ROCE_PORT;
     p->no_hub = options->no_hub;
-    p->udp_fd = p->own_fd = -1;
+    p->udp_fd = p->own_fd = p->knock[0].fd = p->knock[1].fd = -1;
     p->backoff_ms = 1;
     fl_hub_estates_init(&p->estates);
     if (fl_hub_will_create(&p->will) < 0)
@@ -263,6 +263,7 @@ void fl_port_close(struct fl_port *port)
         close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
     if (port->own_fd >= 0)
         close(port->own_fd);
+    fl_port_close_knockers(port);
     if (port->server)
         fl_hub_server_stop(port->server);
     fl_port_forget_beside(port);
@@ -291,6 +292,7 @@ void fl_port_forget(struct fl_port *port)
     if (port->server)
         fl_hub_server_forget(port->server);
     fl_port_forget_beside(port);
+    fl_port_close_knockers(port);
     fl_udp_tx_forget(port->tx);
     close(port->epoll_fd);
 }
@@ -346,6 +348,9 @@ static void look_around(struct fl_port *port)
         case FL_PORT_LINK:
             if (port->link.fd >= 0)
                 fl_port_link_event(port);
+            break;
+        case FL_PORT_KNOCK:
+            fl_port_hear_refusals(port);
             break;
         case FL_PORT_SERVER:
             port->met_stranger = true;

@@ -353,6 +353,11 @@ void fl_roce_qp_take_back(struct fl_roce_qp *qp, uint32_t nr);
 bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
 void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
                    uint64_t now);
+/*
+ * A request that changes nothing, and that whoever is there acknowledges. False: there is no need for one, as something
+ * waits for an answer anyway, or the queue pair is not in RTS, or not RC.
+ */
+bool fl_roce_qp_knock(struct fl_roce_qp *qp, struct fl_roce_tx *tx);
 /* Of answers there is only an acknowledgement to be sent: good news that can wait a little. */
 bool fl_roce_qp_owes_ack(const struct fl_roce_qp *qp);
 /*
