@@ -14,6 +14,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/util.h"
+
 /*
  * Like memcpy, into memory that is not in the CPU's caches and need not be: without reading each line before
  * it is written, and without making later, smaller stores wait. The thread that calls it sees the bytes at
@@ -42,6 +44,18 @@ static inline void fl_copy_past_caches(void *dst, const void *src, size_t len)
     }
 #endif
     memcpy(dst, src, len);
+}
+
+/*
+ * What is going to be copied soon, into the second-level cache: where it comes from memory, while something
+ * else is being done. Any address will do, nothing faults.
+ */
+static inline void fl_fetch_ahead(const void *data, size_t len)
+{
+    const uint8_t *p = data;
+
+    for (size_t i = 0; i < len; i += FL_CACHE_LINE)
+        __builtin_prefetch(p + i, 0, 2);
 }
 
 /*

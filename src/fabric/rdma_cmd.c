@@ -3,12 +3,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "fabric/rdma_parts.h"
 #include "wire/nvmf.h"
 
-#define BATCH     32    /* completions in one look */
-#define FLUSH_AT  16    /* gathered requests: the host works on some while we make others */
-#define AHEAD_LEN 1536u /* of data that is going to be copied */
+#define BATCH     32   /* completions in one look */
+#define FLUSH_AT  16   /* gathered requests: the host works on some while we make others */
+#define AHEAD_LEN 512u /* of data that is going to be copied */
 
 /* ---- receives ---- */
 
@@ -263,8 +264,8 @@ static void post_fetch(struct rdma_conn *c, struct slot *slot)
     struct ibv_send_wr wrs[FL_NVME_RDMA_MAX_PIECES + 1], *bad;
     struct ibv_sge sges[FL_NVME_RDMA_MAX_PIECES];
     struct fl_cmd *cmd = &slot->cmd;
-    struct ibv_mr *mr =
-        fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access, &slot->own);
+    struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access,
+                                                 &slot->own);
     uint32_t nr;
 
     if (!mr) {
@@ -316,13 +317,6 @@ static void flush(struct rdma_conn *c, struct rdma_batch *b)
         broke(c, "a response could not be posted"); /* its slot ends with the connection */
 }
 
-/* It is copied soon, by us where the host is near. */
-static void fetch_ahead(const void *data, uint32_t len)
-{
-    for (uint32_t i = 0; i < FL_MIN(len, AHEAD_LEN); i += FL_CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)data + i);
-}
-
 /* Data by RDMA WRITE, then the response: a queue pair keeps their order. */
 static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_batch *b)
 {
@@ -331,8 +325,8 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
     struct ibv_sge *sge = b->sges + b->nr_sends;
 
     if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe)) {
-        struct ibv_mr *mr =
-            fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access, &slot->own);
+        struct ibv_mr *mr = fl_rdma_find_or_register(&c->keys, cmd->data, cmd->data_len, c->domain->access,
+                                                     &slot->own);
 
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));
@@ -340,7 +334,9 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
             b->nr_data += make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, b->data + b->nr_data,
                                         b->data_sges + b->nr_data);
             c->tx_len += cmd->data_len;
-            fetch_ahead(cmd->data, cmd->data_len);
+            /* Copied soon, by us where the host is near. More at a time than a CPU waits for at once would
+             * hold us up; the rest is fetched while the one before it is copied (shm_post.c). */
+            fl_fetch_ahead(cmd->data, FL_MIN(cmd->data_len, AHEAD_LEN));
         }
     }
     *sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};

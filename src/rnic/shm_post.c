@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/try.h"
 #include "rnic/roce/parts.h"
 #include "rnic/shm/shm.h"
@@ -13,6 +14,8 @@
 
 #define LONG_LEN \
     (64u << 10) /* after a longer copy, a peer that closes something need not wait for the next one */
+
+#define AHEAD_LEN 4096u /* of the next WRITE's data */
 
 struct batch {
     struct fl_qp *qp;
@@ -132,6 +135,15 @@ static bool post_one(struct batch *b, const struct ibv_send_wr *wr)
     }
 }
 
+/* The data of the next WRITE comes from memory while this one is copied: otherwise one waits for the other.
+ */
+static void fetch_next(const struct ibv_send_wr *next)
+{
+    if (next && next->opcode == IBV_WR_RDMA_WRITE && next->num_sge > 0)
+        fl_fetch_ahead((const void *)(uintptr_t)next->sg_list[0].addr,
+                       FL_MIN(next->sg_list[0].length, AHEAD_LEN));
+}
+
 struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, uint64_t now)
 {
     const struct fl_roce_qp *roce = &qp->roce;
@@ -140,8 +152,11 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
         roce->state != IBV_QPS_RTS || roce->req.head != roce->req.tail)
         return wr;
     fl_rnic_gather(qp->rnic);
-    while (wr && !qp->doomed && post_one(&b, wr))
-        wr = wr->next;
+    for (; wr && !qp->doomed; wr = wr->next) {
+        fetch_next(wr->next);
+        if (!post_one(&b, wr))
+            break;
+    }
     fl_rnic_gathered(qp->rnic);
     if (b.begun)
         fl_shm_direct_end(qp->link);
