@@ -76,10 +76,12 @@ void fl_port_qpn_put(struct fl_port *port, uint32_t qpn);
 /*
  * Packets to QP1 go by what they say: a REQ or SIDR_REQ to the process that listens on its service ID, others
  * to the process whose communication ID they name (the upper bits of each communication ID are the process's
- * prefix). -EADDRINUSE: another process listens. -EAGAIN: there is no hub just now, or one that does not know yet
- * whether another process does; as above.
+ * prefix). -EADDRINUSE: another process listens. -EINPROGRESS: the hub was asked and has not answered, -EAGAIN: there is no
+ * hub just now, or one that does not know yet whether another process does; as above.
  */
 int fl_port_listen(struct fl_port *port, uint64_t service_id);
+/* The same for who can do without; to be taken back by fl_port_unlisten() in any case. */
+void fl_port_listen_later(struct fl_port *port, uint64_t service_id);
 void fl_port_unlisten(struct fl_port *port, uint64_t service_id);
 uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask); /* id & mask == prefix */
 

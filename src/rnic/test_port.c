@@ -156,6 +156,10 @@ int fl_port_listen(struct fl_port *port, uint64_t service_id)
     return 0;
 }
 
+void fl_port_listen_later(struct fl_port *port, uint64_t service_id)
+{
+}
+
 void fl_port_unlisten(struct fl_port *port, uint64_t service_id)
 {
 }

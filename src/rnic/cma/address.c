@@ -126,7 +126,7 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
     }
     do
         r = bind_once(id, addr, to_claim);
-    while (fl_cma_port_again(r, &end));
+    while (fl_cma_port_again(&r, &end));
     return r;
 }
 

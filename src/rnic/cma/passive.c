@@ -54,7 +54,7 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
             break;
         r = listen_locked(id, backlog);
         fl_cma_unlock(id->cma);
-    } while (fl_cma_port_again(r, &end));
+    } while (fl_cma_port_again(&r, &end));
     return fl_cma_result(r);
 }
 

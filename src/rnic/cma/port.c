@@ -77,7 +77,7 @@ static int claim(struct fl_cma *cma, struct fl_cma_port *port)
 
 static void drop(struct fl_cma *cma, struct fl_cma_port *port)
 {
-    if (port->claimed)
+    if (port->claimed || port->asked)
         fl_port_unlisten(cma->rnic->port, port->service_id);
     fl_list_del(&port->kept_link);
     fl_list_del(&port->link);
@@ -114,10 +114,9 @@ static void keep_for_datagrams(struct fl_cma *cma, uint64_t service_id)
     struct fl_cma_port *port = find(cma, service_id) ? NULL : new_port(cma, service_id);
     if (!port)
         return;
-    if (claim(cma, port))
-        drop(cma, port);
-    else
-        keep(cma, port);
+    port->asked = true;
+    fl_port_listen_later(cma->rnic->port, service_id);
+    keep(cma, port);
 }
 
 /* Requests for a listener that may come back must come here, and not to the hub, which would reject them. */
@@ -184,20 +183,26 @@ int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t
         int r = bind_to(id, addr, service_of(id, port), to_claim);
         if (!r)
             *number = port;
+        if (r == -EINPROGRESS)
+            cma->next_ephemeral--; /* the same once more */
         if (r != -EADDRINUSE)
             return r;
     }
     return -EADDRNOTAVAIL;
 }
 
-bool fl_cma_port_again(int r, uint64_t *end)
+bool fl_cma_port_again(int *r, uint64_t *end)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
+    const struct timespec moment = {.tv_nsec = *r == -EINPROGRESS ? 50000 : 5000000};
     uint64_t now = fl_now_ns();
     if (!*end)
         *end = now + SETTLED_NS;
-    if (r != -EAGAIN || now >= *end)
+    if (*r != -EAGAIN && *r != -EINPROGRESS)
         return false;
+    if (now >= *end) {
+        *r = *r == -EINPROGRESS ? -ETIMEDOUT : *r;
+        return false;
+    }
     nanosleep(&moment, NULL);
     return true;
 }

@@ -24,7 +24,7 @@
 #define ROUNDS 12
 #define TRIES  3
 
-enum command { NOTHING, LISTEN, PING, PING_PAST_HUB, REQUEST, LAST_WORDS, TAKE_NUMBERS, BE_BUSY };
+enum command { NOTHING, LISTEN, LISTEN_ONCE, PING, PING_PAST_HUB, REQUEST, LAST_WORDS, TAKE_NUMBERS, BE_BUSY };
 
 struct node { /* shared */
     pid_t pid;
@@ -106,6 +106,15 @@ static int take_numbers(struct fl_port *port, uint64_t nr)
     return rc;
 }
 
+static int listen_on(struct fl_port *port, uint64_t service_id)
+{
+    uint64_t end = fl_now_ns() + FL_NS_PER_S;
+    int rc;
+    while ((rc = fl_port_listen(port, service_id)) == -EINPROGRESS && fl_now_ns() < end)
+        usleep(100);
+    return rc;
+}
+
 static int run_command(struct local *l, enum command command)
 {
     struct ping ping = {.to = (uint32_t)l->self->argument, .from = l->self->qpn};
@@ -114,6 +123,8 @@ static int run_command(struct local *l, enum command command)
     int rc;
     switch (command) {
     case LISTEN:
+        return listen_on(l->port, l->self->argument);
+    case LISTEN_ONCE:
         return fl_port_listen(l->port, l->self->argument);
     case TAKE_NUMBERS:
         return take_numbers(l->port, l->self->argument);
@@ -450,6 +461,34 @@ static void a_hub_may_be_too_busy_to_give_numbers(void **state)
     bed_close(b);
 }
 
+/* What it answers later counts, and what nobody came back for is another's to have. */
+static void a_hub_may_be_too_busy_to_give_services(void **state)
+{
+    struct bed *b = bed_open(3);
+    struct node *n = b->nodes;
+    n[0].argument = 1500000;
+    __atomic_store_n(&n[0].command, BE_BUSY, __ATOMIC_SEQ_CST);
+    usleep(10000);
+    uint64_t start = fl_now_ns();
+    assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
+    assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
+    assert_int_equal(node_do(&n[1], LISTEN_ONCE, 78), -EINPROGRESS);
+    assert_int_equal(node_do(&n[2], LISTEN_ONCE, 79), -EINPROGRESS);
+    assert_true(fl_now_ns() - start < FL_NS_PER_S); /* the answer takes longer */
+    while (__atomic_load_n(&n[0].command, __ATOMIC_SEQ_CST) != NOTHING) {
+        assert_int_not_equal(node_do(&n[1], LISTEN_ONCE, 77), -EADDRINUSE);
+        usleep(1000);
+    }
+    assert_int_equal(node_listen(&n[1], 77), 0);
+    assert_int_equal(node_listen(&n[2], 77), -EADDRINUSE);
+    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    while (node_listen(&n[2], 78) == -EADDRINUSE && fl_now_ns() < end)
+        usleep(1000);
+    assert_int_equal(node_listen(&n[2], 78), 0);
+    assert_int_equal(node_listen(&n[1], 78), -EADDRINUSE);
+    bed_close(b);
+}
+
 /* The longest silence of ROUNDS killed hubs; service IDs from first_id on are taken. */
 static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
 {
@@ -665,6 +704,7 @@ int main(void)
         cmocka_unit_test(processes_share_a_port), cmocka_unit_test(packets_of_this_host_go_past_the_hub),
         cmocka_unit_test(requests_go_to_who_listens), cmocka_unit_test(a_hub_that_leaves_loses_nothing),
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
+        cmocka_unit_test(a_hub_may_be_too_busy_to_give_services),
         cmocka_unit_test(a_new_hub_gives_nobody_what_others_listen_on),
         cmocka_unit_test(a_hub_may_be_too_busy_to_give_numbers),
         cmocka_unit_test(a_killed_hub_costs_little), cmocka_unit_test(a_stopped_member_costs_only_itself),

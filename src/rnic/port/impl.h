@@ -35,6 +35,22 @@ enum fl_role {
     FL_ROLE_HUB,
 };
 
+/* A service that the hub was asked for, and has not given, or nobody has fetched the answer */
+enum fl_ask_state {
+    FL_ASK_WAITS,        /* fl_port_listen() comes back for the answer */
+    FL_ASK_NOBODY_WAITS, /* it counts when it comes */
+    FL_ASK_UNWANTED,     /* and is taken back then */
+    FL_ASK_ANSWERED,
+};
+
+struct fl_listen_ask {
+    uint64_t service_id, wanted_at;
+    uint32_t seq;
+    int status;
+    enum fl_ask_state state;
+};
+#define FL_PORT_ASKS 64u
+
 enum fl_port_tag { FL_PORT_UDP, FL_PORT_OWN, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER, FL_PORT_KNOCK };
 
 #define FL_PORT_REFUSED_MAX 64u
@@ -68,6 +84,8 @@ struct fl_port {
     struct fl_qpn_pool qpns;
     uint64_t *services;
     uint32_t nr_services, cap_services;
+    struct fl_listen_ask asks[FL_PORT_ASKS]; /* of a member */
+    uint32_t nr_asks;
     uint32_t block_asked; /* number of the GET that the hub has not answered; 0: none */
     bool block_refused;   /* the last one */
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
@@ -111,9 +129,11 @@ uint64_t fl_port_watch_deadline(const struct fl_port *port);
 void fl_port_link_event(struct fl_port *port); /* the hub said something */
 /* One more block of queue pair numbers, without waiting; what came of it is seen by looking, now or later. */
 void fl_port_want_block(struct fl_port *port);
-void fl_port_look_for_block(struct fl_port *port);
-/* A request to the hub, whoever that is. 0; -EAGAIN: there is none in time. */
-int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply);
+void fl_port_look_at_hub(struct fl_port *port);
+
+/* listen.c: is it an answer to an ask? */
+bool fl_port_listen_answered(struct fl_port *port, const struct fl_hub_msg *msg);
+void fl_port_drop_old_asks(struct fl_port *port, uint64_t now);
 /* The table of the host; NULL: none known. */
 const struct fl_hub_shared *fl_port_shared(const struct fl_port *port);
 

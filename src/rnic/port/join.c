@@ -5,7 +5,6 @@
  * everybody's mapping, and the others come back with the numbers and services that they have.
  */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@
 #define BACKOFF_MAX_MS 50u
 #define NAME_NS        (2 * FL_NS_PER_S) /* a dead hub's name goes with it; one that stays is another's */
 #define WELCOME_NS     FL_NS_PER_S
-#define CALL_NS        FL_NS_PER_S
 #define BURST          16
 /* Until members have said again what they listen on. That a hub has died they see at once, that it is stopped
  * at the next look: all of them, also where this process never was one of them. */
@@ -46,6 +44,7 @@ void fl_port_lost_hub(struct fl_port *port, uint64_t now)
     fl_hub_link_close(&port->link);
     port->role = FL_ROLE_NONE;
     port->block_asked = 0;
+    port->nr_asks = 0;
     port->next_try = now;
     port->backoff_ms = 1;
 }
@@ -296,6 +295,8 @@ static void take_message(struct fl_port *port, const struct fl_hub_msg *msg)
         got_block(port, msg);
         return;
     }
+    if (fl_port_listen_answered(port, msg))
+        return;
     if (msg->status)
         FL_WARN("rnic: the new hub did not take over all of this process's numbers and services: %s",
                 strerror(msg->status < 0 && msg->status > -4096 ? -msg->status : EPROTO));
@@ -335,67 +336,11 @@ void fl_port_want_block(struct fl_port *port)
     }
 }
 
-void fl_port_look_for_block(struct fl_port *port)
+void fl_port_look_at_hub(struct fl_port *port)
 {
     uint64_t now = fl_now_ns();
     if (port->role == FL_ROLE_MEMBER || port->role == FL_ROLE_GUEST)
         fl_port_link_event(port);
     fl_port_watch_hub(port, now);
     fl_port_join_step(port, now);
-}
-
-static void wait_a_moment(struct fl_port *port)
-{
-    struct pollfd pfd = {.fd = port->link.fd, .events = POLLIN};
-    poll(&pfd, 1, 1); /* -1 as a descriptor just waits */
-}
-
-/* A request to the hub, and its answer. -EAGAIN: too late, another error: the link is broken. */
-static int ask(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply, uint64_t end)
-{
-    int rc = fl_hub_link_send(&port->link, msg);
-    while (rc == 0) {
-        if (fl_now_ns() >= end)
-            return -EAGAIN;
-        rc = fl_hub_link_recv(&port->link, reply);
-        if (rc == 0) {
-            wait_a_moment(port);
-            fl_port_watch_hub(port, fl_now_ns());
-            if (port->role != FL_ROLE_MEMBER)
-                return -ECONNRESET;
-        }
-        if (rc <= 0)
-            continue;
-        if (reply->type == FL_HUB_REPLY && reply->seq == msg->seq)
-            return 0;
-        take_message(port, reply);
-        rc = port->role == FL_ROLE_MEMBER ? 0 : -ECONNRESET;
-    }
-    return rc;
-}
-
-int fl_port_call(struct fl_port *port, struct fl_hub_msg *msg, struct fl_hub_msg *reply)
-{
-    uint64_t now = fl_now_ns(), end = now + CALL_NS;
-    bool broken;
-    int rc;
-    for (; now < end; now = fl_now_ns()) {
-        if (port->role == FL_ROLE_HUB) {
-            msg->magic = FL_HUB_MAGIC;
-            fl_hub_handle(fl_hub_server_table(port->server), port->slot, msg, sizeof(*msg), reply, &broken);
-            return 0;
-        }
-        if (port->role == FL_ROLE_MEMBER) {
-            rc = ask(port, msg, reply, end);
-            if (rc == 0 || rc == -EAGAIN)
-                return rc;
-            fl_port_lost_hub(port, now);
-        }
-        if (port->role == FL_ROLE_GUEST)
-            fl_port_link_event(port);
-        fl_port_join_step(port, now);
-        if (port->role != FL_ROLE_HUB && port->role != FL_ROLE_MEMBER)
-            wait_a_moment(port);
-    }
-    return -EAGAIN;
 }

@@ -100,7 +100,7 @@ int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
         fl_port_want_block(port);
     if (fl_qpn_pool_get(&port->qpns, qpn) == 0)
         return 0;
-    fl_port_look_for_block(port);
+    fl_port_look_at_hub(port);
     if (fl_qpn_pool_get(&port->qpns, qpn) == 0)
         return 0;
     /* A hub that is too busy to answer is not numbers that ran out. */
@@ -113,59 +113,6 @@ int fl_port_qpn_get(struct fl_port *port, uint32_t *qpn)
 void fl_port_qpn_put(struct fl_port *port, uint32_t qpn)
 {
     fl_qpn_pool_put(&port->qpns, qpn);
-}
-
-static int remember_service(struct fl_port *port, uint64_t service_id)
-{
-    if (port->nr_services == port->cap_services) {
-        uint32_t cap = port->cap_services ? port->cap_services * 2 : 16;
-        uint64_t *more = realloc(port->services, cap * sizeof(*more));
-        if (!more)
-            return -ENOMEM;
-        port->services = more;
-        port->cap_services = cap;
-    }
-    port->services[port->nr_services++] = service_id;
-    return 0;
-}
-
-static bool forget_service(struct fl_port *port, uint64_t service_id)
-{
-    for (uint32_t i = 0; i < port->nr_services; i++) {
-        if (port->services[i] == service_id) {
-            port->services[i] = port->services[--port->nr_services];
-            return true;
-        }
-    }
-    return false;
-}
-
-int fl_port_listen(struct fl_port *port, uint64_t service_id)
-{
-    struct fl_hub_msg msg = {.type = FL_HUB_LISTEN, .nr = 1, .is_new = 1, .values = {service_id}}, reply;
-    int rc = fl_port_call(port, &msg, &reply);
-    if (rc == 0)
-        rc = reply.status;
-    if (rc == 0) {
-        rc = remember_service(port, service_id);
-        if (rc < 0) {
-            msg.type = FL_HUB_UNLISTEN;
-            if (port->role == FL_ROLE_MEMBER)
-                fl_hub_link_send(&port->link, &msg);
-        }
-    }
-    return rc;
-}
-
-void fl_port_unlisten(struct fl_port *port, uint64_t service_id)
-{
-    struct fl_hub_msg msg = {.type = FL_HUB_UNLISTEN, .nr = 1, .values = {service_id}};
-    if (!forget_service(port, service_id))
-        return;
-    if (port->role == FL_ROLE_HUB)
-        fl_hub_unlisten(fl_hub_server_table(port->server), port->slot, service_id);
-    else if (port->role == FL_ROLE_MEMBER && fl_hub_link_send(&port->link, &msg) < 0)
-        fl_port_lost_hub(port, fl_now_ns()); /* it comes back without the service */
 }
 
 uint32_t fl_port_comm_id_prefix(const struct fl_port *port, uint32_t *mask)
@@ -362,6 +309,7 @@ static void look_around(struct fl_port *port)
     uint64_t now = fl_now_ns();
     fl_port_watch_hub(port, now);
     fl_port_join_step(port, now);
+    fl_port_drop_old_asks(port, now);
     if (port->server)
         fl_hub_server_tick(port->server, now);
     if (port->role == FL_ROLE_HUB)
