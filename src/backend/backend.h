@@ -19,6 +19,7 @@
 
 struct fl_backend;
 struct fl_chan;
+struct fl_marks;
 
 enum fl_bio_op {
     FL_BIO_READ,
@@ -40,6 +41,9 @@ struct fl_bio {
     uint32_t nr_iov;
     /* result: 0 or negative errno (-EIO, -ENOSPC, ...). May run inside fl_chan_submit. */
     void (*done)(struct fl_bio *bio, int result);
+    /* Only with memory that has marks: called instead of done() when others are at byte `off`. The bio goes on where it
+     * stopped with fl_chan_resume, later. NULL: the call waits for them, so they must be on other threads and soon through. */
+    void (*again)(struct fl_bio *bio, uint64_t off);
     /* the backend's */
     struct fl_list link;
     uint64_t priv[10];
@@ -52,6 +56,7 @@ struct fl_backend_ops {
     int (*chan_open)(struct fl_backend *backend, struct fl_loop *loop, struct fl_chan **chan);
     void (*chan_close)(struct fl_chan *chan); /* nothing in flight */
     void (*submit)(struct fl_chan *chan, struct fl_bio *bio);
+    void (*resume)(struct fl_chan *chan, struct fl_bio *bio); /* after again(); NULL: it is never called */
     int (*flush_submissions)(struct fl_chan *chan); /* hand over what submit gathered (io_uring); 0 when not needed */
     int (*poll)(struct fl_chan *chan);              /* reap completions: how many */
     int (*fd)(struct fl_chan *chan);                /* readable when poll would reap something; -1: never needed */
@@ -67,7 +72,7 @@ struct fl_backend {
     const struct fl_backend_ops *ops;
     uint32_t block_len;
     uint64_t len;    /* bytes; read with relaxed atomics (changes by resize) */
-    bool sync;       /* submit always completes inside the call, without sleeping */
+    bool sync;       /* submit always completes inside the call, or calls again(), without sleeping */
     bool volatile_cache; /* a completed write may be lost until FLUSH */
     bool trims;      /* TRIM frees space */
     bool read_only;
@@ -76,8 +81,9 @@ struct fl_backend {
     char note[160];  /* which path the data take and why ("direct, io_uring"), for people; "": nothing to tell */
     /* Direct reads: where the bytes lie in memory, stable until close (resize keeps the address). NULL: no such thing. */
     const uint8_t *mem;
-    bool mem_writable; /* writes may be made there too, at any time: nothing but the bytes changes */
     bool mem_repeats; /* mem is one FL_POOL_MAX_LEN window that stands for every offset (null) */
+    /* Of mem, when it changes: whoever reads it directly marks what he reads, as long as he does. NULL: it never does. */
+    struct fl_marks *marks;
 };
 
 struct fl_chan {
@@ -94,6 +100,7 @@ void fl_backend_close(struct fl_backend *backend);
 int fl_chan_open(struct fl_backend *backend, struct fl_loop *loop, struct fl_chan **chan);
 void fl_chan_close(struct fl_chan *chan);
 static inline void fl_chan_submit(struct fl_chan *chan, struct fl_bio *bio) { chan->ops->submit(chan, bio); }
+static inline void fl_chan_resume(struct fl_chan *chan, struct fl_bio *bio) { chan->ops->resume(chan, bio); }
 
 /* For the owner of a channel without a loop: hands over what was gathered and runs completions; how many. What these begin is handed
  * over as well, so that the owner may sleep on the descriptor when 0 is returned. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,6 +271,61 @@ static void more_pieces_than_iov_max(struct bed *bed)
     READ(0, job.bio.len, bed->mem);
     expect(bed->mem, 0, job.bio.len, 40);
     free(iov);
+}
+
+/* ---- several threads at the same blocks of memory ---- */
+
+#define SHARED_LEN (256u << 10)
+
+struct sharer {
+    struct fl_backend *backend;
+    pthread_t thread;
+    uint64_t number, nr_torn;
+    bool writes;
+};
+
+static void *share(void *arg)
+{
+    struct sharer *s = arg;
+    uint64_t *buf = aligned_alloc(4096, SHARED_LEN), until = fl_now_ns() + 200 * FL_NS_PER_MS;
+    struct iovec iov[2] = {{buf, 5000}, {(uint8_t *)buf + 5000, SHARED_LEN - 5000}};
+    struct fl_chan *chan;
+
+    assert_int_equal(fl_chan_open(s->backend, NULL, &chan), 0);
+    for (uint64_t round = 1; fl_now_ns() < until; round++) {
+        struct job job = {.bio = {.op = s->writes ? FL_BIO_WRITE : FL_BIO_READ,
+                                  .len = SHARED_LEN,
+                                  .iov = iov,
+                                  .nr_iov = 2,
+                                  .done = job_done}};
+
+        for (uint32_t i = 0; s->writes && i < SHARED_LEN / 8; i++)
+            buf[i] = s->number << 32 | round;
+        fl_chan_submit(chan, &job.bio);
+        assert_true(job.done && !job.result);
+        for (uint32_t i = 0; !s->writes && i < SHARED_LEN / 8; i += 512)
+            s->nr_torn += memcmp(&buf[i], &buf[i + 1], 4096 - 8) != 0;
+    }
+    fl_chan_close(chan);
+    free(buf);
+    return NULL;
+}
+
+static void a_block_is_one_version(void **state)
+{
+    struct sharer s[4] = {0};
+    struct fl_backend *backend;
+
+    assert_int_equal(open_spec("ram:4M,bs=4096", &backend, NULL), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        s[i] = (struct sharer){.backend = backend, .number = i + 1, .writes = i < 2};
+        assert_int_equal(pthread_create(&s[i].thread, NULL, share, &s[i]), 0);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        pthread_join(s[i].thread, NULL);
+        assert_int_equal(s[i].nr_torn, 0);
+    }
+    fl_backend_close(backend);
 }
 
 static void zero_and_trim(struct bed *bed)
@@ -554,7 +610,7 @@ int main(void)
         return 1;
     rc = FL_UNIT_RUN(cmocka_unit_test(every_kind_polled), cmocka_unit_test(every_kind_on_a_loop),
                      cmocka_unit_test(null_reads_zeroes), cmocka_unit_test(read_only_refuses_writes),
-                     cmocka_unit_test(ram_names_its_limits),
+                     cmocka_unit_test(ram_names_its_limits), cmocka_unit_test(a_block_is_one_version),
                      cmocka_unit_test(ram_takes_its_memory_at_the_start),
                      cmocka_unit_test(ram_keeps_pages_that_hardware_holds));
     remove_dir();

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "backend/internal.h"
+#include "backend/marks.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -26,7 +28,9 @@
 #define ROOM_FACTOR  4
 #define COLD_MIN_LEN (UINT64_C(32) << 20)
 #define HUGE_LEN     (UINT64_C(2) << 20)
-#define HUGE_MIN_LEN (UINT64_C(16) << 20) /* smaller ones gain nothing */
+#define HUGE_MIN_LEN (UINT64_C(16) << 20)  /* smaller ones gain nothing */
+#define COPY_LEN     (UINT64_C(128) << 10) /* others wait so long at most */
+#define SPINS        1000                  /* then another thread may have the CPU */
 
 struct ram {
     struct fl_backend base;
@@ -39,7 +43,15 @@ struct ram {
     pthread_mutex_t resize_lock; /* mapped, and one resize at a time */
     pthread_t filler;
     bool filling, stop_filling; /* the latter atomic */
+    struct fl_marks marks;
 };
+
+/* A bio's own part (bio->priv). */
+struct progress {
+    uint64_t pos;
+    bool wants; /* has said so of the stripe at pos */
+};
+_Static_assert(sizeof(struct progress) <= sizeof(((struct fl_bio *)0)->priv), "it must fit into a bio");
 
 static struct ram *ram_of(struct fl_backend *backend)
 {
@@ -160,7 +172,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
                 fl_size_format(url->size, size));
     pthread_mutex_init(&ram->resize_lock, NULL);
     ram->base.mem = ram->mem;
-    ram->base.mem_writable = true;
+    ram->base.marks = &ram->marks;
     ram->base.sync = true;
     ram->base.trims = true;
     ram->base.len = url->size;
@@ -208,37 +220,114 @@ static void zero(struct ram *ram, uint64_t off, uint64_t len)
         memset(ram->mem + from, 0, to - from);
 }
 
+static void copy(const struct ram *ram, const struct fl_bio *bio, uint64_t pos, uint64_t len)
+{
+    uint8_t *at = ram->mem + bio->off + pos;
+
+    for (const struct iovec *v = bio->iov; len; v++) {
+        uint8_t *theirs = v->iov_base;
+        uint64_t n;
+
+        if (pos >= v->iov_len) {
+            pos -= v->iov_len;
+            continue;
+        }
+        n = FL_MIN(v->iov_len - pos, len);
+        theirs += pos;
+        pos = 0;
+        if (bio->op == FL_BIO_READ)
+            memcpy(theirs, at, n);
+        else if (ram->cold)
+            fl_copy_past_caches(at, theirs, n);
+        else
+            memcpy(at, theirs, n);
+        at += n;
+        len -= n;
+    }
+}
+
+/* Does as much from pos on as nobody else is at. 0: nothing. */
+static uint64_t do_some(struct ram *ram, const struct fl_bio *bio, uint64_t pos)
+{
+    uint64_t off = bio->off + pos, len = FL_MIN(bio->len - pos, COPY_LEN);
+
+    if (bio->op == FL_BIO_READ) {
+        len = fl_marks_read_some(&ram->marks, off, len);
+        if (!len)
+            return 0;
+        copy(ram, bio, pos, len);
+        fl_marks_read_end(&ram->marks, off, len);
+        return len;
+    }
+    if (bio->op != FL_BIO_WRITE)
+        len = FL_MIN(bio->len - pos, FL_MARKS_MAX_LEN);
+    len = fl_marks_write(&ram->marks, off, len);
+    if (!len)
+        return 0;
+    if (bio->op == FL_BIO_WRITE)
+        copy(ram, bio, pos, len);
+    else
+        zero(ram, off, len);
+    fl_marks_write_end(&ram->marks, off, len);
+    return len;
+}
+
+static void resume(struct fl_chan *chan, struct fl_bio *bio)
+{
+    struct progress *p = (struct progress *)bio->priv;
+    struct ram *ram = ram_of(chan->backend);
+    uint32_t nr_spins = 0;
+
+    while (p->pos < bio->len) {
+        uint64_t n = do_some(ram, bio, p->pos);
+
+        if (fl_likely(n)) {
+            if (fl_unlikely(p->wants))
+                fl_marks_want_end(&ram->marks, bio->off + p->pos);
+            p->wants = false;
+            p->pos += n;
+            continue;
+        }
+        if (!p->wants && bio->op != FL_BIO_READ)
+            p->wants = fl_marks_want(&ram->marks, bio->off + p->pos);
+        if (bio->again) {
+            bio->again(bio, bio->off + p->pos);
+            return;
+        }
+        if (++nr_spins % SPINS == 0)
+            sched_yield();
+    }
+    bio->done(bio, 0);
+}
+
 static void submit(struct fl_chan *chan, struct fl_bio *bio)
 {
-    struct ram *ram = ram_of(chan->backend);
     int rc = fl_bio_check(chan->backend, bio);
-    uint8_t *at;
 
-    if (rc) {
+    if (fl_unlikely(rc || bio->op == FL_BIO_FLUSH)) {
         bio->done(bio, rc);
         return;
     }
-    at = ram->mem + bio->off;
-    switch (bio->op) {
-    case FL_BIO_READ:
-        for (uint32_t i = 0; i < bio->nr_iov; at += bio->iov[i].iov_len, i++)
-            memcpy(bio->iov[i].iov_base, at, bio->iov[i].iov_len);
-        break;
-    case FL_BIO_WRITE:
-        for (uint32_t i = 0; i < bio->nr_iov; at += bio->iov[i].iov_len, i++)
-            if (ram->cold)
-                fl_copy_past_caches(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
-            else
-                memcpy(at, bio->iov[i].iov_base, bio->iov[i].iov_len);
-        break;
-    case FL_BIO_ZERO:
-    case FL_BIO_TRIM:
-        zero(ram, bio->off, bio->len);
-        break;
-    case FL_BIO_FLUSH:
-        break;
+    *(struct progress *)bio->priv = (struct progress){0};
+    resume(chan, bio);
+}
+
+/* What hosts cannot reach any more goes back to the kernel, but for what is still on its way to one: that may
+ * hold its address, and its digest is made. It stays until the namespace grows again. */
+static void release(struct ram *ram, uint64_t off, uint64_t len)
+{
+    while (len) {
+        uint64_t most = FL_MIN(len, FL_MARKS_MAX_LEN), n = fl_marks_write(&ram->marks, off, most);
+
+        if (n) {
+            zero(ram, off, n);
+            fl_marks_write_end(&ram->marks, off, n);
+        } else {
+            n = FL_MIN(len, FL_MARKS_STRIPE_LEN - off % FL_MARKS_STRIPE_LEN);
+        }
+        off += n;
+        len -= n;
     }
-    bio->done(bio, 0);
 }
 
 static int resize(struct fl_backend *backend, uint64_t len, struct fl_error *err)
@@ -257,7 +346,7 @@ static int resize(struct fl_backend *backend, uint64_t len, struct fl_error *err
     old = fl_backend_len(backend);
     if (len < old) {
         fl_backend_set_len(backend, len);
-        zero(ram, len, ram->mapped - len);
+        release(ram, len, ram->mapped - len);
     } else if (len > old) {
         rc = map_more(ram, len);
         if (rc) {
@@ -279,6 +368,7 @@ const struct fl_backend_ops fl_ram_backend_ops = {
     .chan_open = fl_sync_chan_open,
     .chan_close = fl_sync_chan_close,
     .submit = submit,
+    .resume = resume,
     .flush_submissions = fl_sync_chan_nothing,
     .poll = fl_sync_chan_nothing,
     .fd = fl_sync_chan_no_fd,

@@ -62,8 +62,9 @@ struct fl_cmd {
      * came in the capsule. SGL forms that the transport does not know arrive with transport_status set. */
     uint32_t sgl_len;
     bool in_capsule;
-    /* The in-capsule data (sgl_len bytes, digest right), else NULL: may be used in place inside the call of command(), and
-     * not after it. fl_cmd_fetch copies it to cmd->data, then or later (the transport keeps it until the command ends).
+    /* The in-capsule data (sgl_len bytes, digest right), else NULL: may be used in place inside the call of command(). After
+     * it, too, until the command ends, but it may have been moved: the pointer is to be read again. fl_cmd_fetch copies it to
+     * cmd->data, then or later; it is gone after that.
      * NULL with in_capsule: it is still on its way, and fl_cmd_fetch brings it as it would any other. */
     const void *capsule_data;
     fl_nvme_status transport_status; /* not 0: complete the command with this status */
@@ -74,8 +75,8 @@ struct fl_cmd {
     struct fl_list link;
     uint64_t start_ns; /* since when the command and its data are here; 0: nobody wants to know */
     union {
-        void *ptr[40];
-        uint64_t word[40];
+        void *ptr[44];
+        uint64_t word[44];
     } user;
 };
 
@@ -95,6 +96,10 @@ struct fl_conn_ops {
     void (*close)(struct fl_conn *conn, const char *why);
     void (*move)(struct fl_conn *conn, struct fl_loop *loop, struct fl_pool *pool, void (*moved)(struct fl_conn *conn));
     void (*info)(const struct fl_conn *conn, struct fl_conn_info *info);
+    /* Of a command that was completed with data for the host and is not released: what has not left of it is copied to the
+     * same place of buf (data_len bytes, there until released()), and sent from there; cmd->data is not touched again. False:
+     * nothing was done. NULL: this transport cannot, but needs the data for a bounded time only. */
+    bool (*detach)(struct fl_cmd *cmd, void *buf);
 };
 
 struct fl_conn {

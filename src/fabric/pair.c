@@ -94,6 +94,7 @@ static const struct fl_conn_ops pair_conn_ops = {
     .close = fl_tcp_target_close,
     .move = move,
     .info = info,
+    .detach = fl_tcp_target_detach,
 };
 
 int fl_pair_create(const struct fl_listen_options *options, struct fl_pair **out)

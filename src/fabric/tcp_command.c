@@ -386,6 +386,14 @@ void fl_tcp_target_complete(struct fl_cmd *cmd)
         send_response(t, cmd);
 }
 
+bool fl_tcp_target_detach(struct fl_cmd *cmd, void *buf)
+{
+    struct fl_tcp_slot *slot = fl_tcp_slot_of(cmd);
+
+    return slot->state == FL_TCP_SLOT_SENDING &&
+           fl_tcp_stream_detach(&fl_tcp_target_of(cmd->conn)->stream, slot, buf);
+}
+
 void fl_tcp_target_on_sent(struct fl_tcp_stream *s, void *token)
 {
     struct fl_tcp_slot *slot = token;

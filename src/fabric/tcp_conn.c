@@ -432,6 +432,7 @@ static const struct fl_conn_ops tcp_conn_ops = {
     .close = fl_tcp_target_close,
     .move = move,
     .info = info,
+    .detach = fl_tcp_target_detach,
 };
 
 static void name_ends(struct tcp_conn *c, const struct fl_addr *peer)

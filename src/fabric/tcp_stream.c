@@ -578,6 +578,21 @@ void fl_tcp_stream_send_raw(struct fl_tcp_stream *s, const void *pdu, uint32_t l
     FL_TCP_COUNT(s->nr_tx_pdus, 1);
 }
 
+bool fl_tcp_stream_detach(struct fl_tcp_stream *s, const void *token, void *buf)
+{
+    for (uint32_t i = 0; i < s->nr_segs; i++) {
+        struct fl_tcp_seg *seg = &s->segs[(s->seg_head + i) & (s->seg_cap - 1)];
+        uint32_t off = i ? 0 : s->seg_off;
+
+        if (seg->token != token || seg->own || seg->nr_iov)
+            continue;
+        memcpy((uint8_t *)buf + off, seg->ptr + off, seg->len - off);
+        seg->ptr = buf;
+        return true;
+    }
+    return false;
+}
+
 uint32_t fl_tcp_stream_tx_room(const struct fl_tcp_stream *s)
 {
     /* A gap of less than MAX_OWN may be left at the ring's end; set_tx_pdus counted it in. */

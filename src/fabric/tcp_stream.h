@@ -160,6 +160,9 @@ static inline bool fl_tcp_stream_tx_half_full(const struct fl_tcp_stream *s)
 {
     return s->tx_used > s->tx_cap / 2 || s->nr_segs > s->seg_cap / 2;
 }
+/* What has not left yet of the data that was queued with this token (fl_tcp_stream_send) is copied to the same place of buf,
+ * and sent from there. False: there is none. */
+bool fl_tcp_stream_detach(struct fl_tcp_stream *s, const void *token, void *buf);
 /* How many more PDUs may be queued now, at least. */
 uint32_t fl_tcp_stream_tx_room(const struct fl_tcp_stream *s);
 static inline bool fl_tcp_stream_tx_pending(const struct fl_tcp_stream *s)

@@ -616,6 +616,42 @@ static void abort_gives_references_back(void **state)
     owner_destroy(o);
 }
 
+/* What has left is not touched, the rest comes from the copy: as if the owner's bytes had not changed. */
+static void detached_data_is_sent_from_its_copy(void **state)
+{
+    static uint8_t sent[1024];
+    uint8_t theirs[256], copy[256];
+
+    for (uint32_t first = 0; first < 24 + 256; first += 23) {
+        struct owner *o = owner_create(DISCARD, FL_TCP_TARGET);
+        union fl_tcp_pdu data = {.hdr.type = FL_TCP_C2H_DATA};
+        struct iovec iov[8];
+        uint32_t at = 0;
+
+        memcpy(theirs, pattern, sizeof(theirs));
+        memset(copy, 0, sizeof(copy));
+        fl_tcp_stream_send(&o->s, &data, 24, theirs, sizeof(theirs), (void *)1);
+        fl_tcp_stream_send(&o->s, &data, 24, pattern, 100, (void *)2);
+        assert_true(fl_tcp_stream_tx_iov(&o->s, iov, 8) == 4);
+        memcpy(sent, iov[0].iov_base, FL_MIN(first, 24u));
+        memcpy(sent + 24, theirs, first > 24 ? first - 24 : 0);
+        fl_tcp_stream_tx_done(&o->s, first);
+        assert_false(fl_tcp_stream_detach(&o->s, (void *)3, copy));
+        assert_true(fl_tcp_stream_detach(&o->s, (void *)1, copy));
+        assert_int_equal(o->nr_sent, 0);
+        memset(theirs, 0xee, sizeof(theirs));
+        at = first;
+        for (int i = 0, n = fl_tcp_stream_tx_iov(&o->s, iov, 8); i < n; at += (uint32_t)iov[i++].iov_len)
+            memcpy(sent + at, iov[i].iov_base, iov[i].iov_len);
+        assert_int_equal(at, 24 + 256 + 24 + 100);
+        assert_memory_equal(sent + 24, pattern, 256);
+        assert_memory_equal(sent + 24 + 256 + 24, pattern, 100);
+        fl_tcp_stream_tx_done(&o->s, at - first);
+        assert_int_equal(o->nr_sent, 2);
+        owner_destroy(o);
+    }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof(pattern); i++)
@@ -629,5 +665,5 @@ int main(void)
         cmocka_unit_test(send_matches_recorded_bytes),
         cmocka_unit_test(neighbours_merge_and_tokens_come_in_order), cmocka_unit_test(send_from_pieces),
         cmocka_unit_test(data_is_padded_to_the_alignment), cmocka_unit_test(ring_wraps_and_grows),
-        cmocka_unit_test(abort_gives_references_back));
+        cmocka_unit_test(abort_gives_references_back), cmocka_unit_test(detached_data_is_sent_from_its_copy));
 }

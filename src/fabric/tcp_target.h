@@ -128,6 +128,7 @@ int fl_tcp_target_set_depth(struct fl_conn *conn, uint32_t nr_cmds);
 void fl_tcp_target_set_limits(struct fl_conn *conn, uint32_t capsule_data_len);
 void fl_tcp_target_fetch(struct fl_cmd *cmd);
 void fl_tcp_target_complete(struct fl_cmd *cmd);
+bool fl_tcp_target_detach(struct fl_cmd *cmd, void *buf);
 void fl_tcp_target_close(struct fl_conn *conn, const char *why);
 /* All but peer and local. */
 void fl_tcp_target_info(const struct fl_conn *conn, struct fl_conn_info *info);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "backend/marks.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/nqn.h"
@@ -212,9 +213,8 @@ struct fl_ns_view {
     uint64_t nr_blocks;
     const uint8_t *mem;        /* reads are answered from here */
     uint64_t mem_mask;         /* offset & mask lies in mem */
-    bool mem_writable;         /* large writes are received there, until somebody first wants it for itself */
-    struct fl_list in_place;   /* such writes, by bio.link */
-    struct fl_timer late_data; /* bounds the wait for them */
+    struct fl_marks *marks;    /* who is at it just now; NULL: it never changes */
+    struct fl_list reading;    /* reads of this loop that are being sent from there, by bio.link */
     bool sync, read_only, removing;
     const struct fl_resv_view *resv; /* NULL: no reservation is held */
     /* Somebody has the namespace for itself (exclusive.c): writes wait. */
@@ -224,6 +224,16 @@ struct fl_ns_view {
     uint32_t nr_writes;         /* writes in the back end */
     struct fl_round_leg *drain; /* to be told when nr_writes is 0 */
     struct fl_round_leg *close; /* to be told when nr_in_flight is 0 */
+    struct {                    /* overlap.c: commands that met others at their bytes */
+        struct fl_list list;    /* by bio.link */
+        uint32_t nr, nr_turns;
+        struct fl_poller poller;
+        struct fl_timer timer;
+        struct fl_msg msg; /* to the other loops and back */
+        bool asking;       /* it is on its way: at which loop, and since when */
+        uint32_t at;
+        uint64_t asked_ns, late_at;
+    } aside;
     struct fl_io_counters io;   /* written by the worker, read by all */
 } __attribute__((aligned(FL_CACHE_LINE)));
 
@@ -334,12 +344,14 @@ struct fl_tio {
     struct fl_ns_view *view;          /* counted in its nr_in_flight; NULL: none */
     bool listed;                      /* on queue->async */
     uint8_t state;                    /* enum fl_tio_state */
-    bool in_write;                    /* counted in view->nr_writes */
+    bool marked;                      /* on view->reading */
+    bool from_capsule;                /* put aside: its data is in the capsule */
     struct fl_abort *abort;           /* to be told at the end */
     void (*next)(struct fl_cmd *cmd); /* after what it waits for */
     void (*then)(struct fl_cmd *cmd); /* after that */
     void (*cancel)(struct fl_cmd *cmd);
     uint64_t off, len; /* bytes of the namespace */
+    uint64_t aside_ns, aside_at; /* put aside: since when, 0: never; where a write stands, else UINT64_MAX */
     struct fl_bio bio;
     struct iovec iov;
     struct fl_cmd *pair;                                         /* the other half of a fused operation */
@@ -485,7 +497,7 @@ fl_nvme_status fl_io_range(struct fl_ns_view *view, struct fl_cmd *cmd,
 void fl_io_submit(struct fl_cmd *cmd, enum fl_bio_op op, uint32_t flags,
                   void (*done)(struct fl_bio *bio, int result));
 uint32_t fl_io_fua(const struct fl_cmd *cmd); /* FL_BIO_F_FUA when asked for, or the write cache is off */
-void fl_io_write_done(struct fl_ns_view *view, struct fl_tio *tio); /* leaves view->nr_writes */
+void fl_io_write_done(struct fl_ns_view *view); /* leaves view->nr_writes */
 bool fl_io_check_access(const struct fl_ns_view *view, const struct fl_tqueue *q, enum fl_nvme_access access);
 fl_nvme_status fl_io_errno(struct fl_cmd *cmd, int result, enum fl_nvme_io_kind kind);
 void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd);
@@ -500,6 +512,18 @@ void fl_io_compare_received(struct fl_cmd *cmd);
  * reservation came between. */
 bool fl_io_held(struct fl_ns_view *view, struct fl_cmd *cmd, void (*again)(struct fl_cmd *cmd));
 void fl_io_resv(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd);
+
+/* ---- overlap.c: commands at the same bytes of memory ---- */
+/* again(cmd) is called later, when others may be through. Nobody can cancel it meanwhile: it does not take long. */
+void fl_io_put_aside(struct fl_ns_view *view, struct fl_cmd *cmd, void (*again)(struct fl_cmd *cmd));
+void fl_io_bio_again(struct fl_bio *bio, uint64_t off); /* for fl_bio.again */
+/* A read of memory needs its bytes no longer. */
+static inline void fl_io_read_over(struct fl_ns_view *view, struct fl_tio *tio)
+{
+    tio->marked = false;
+    fl_list_del(&tio->bio.link);
+    fl_marks_read_end(view->marks, tio->off, tio->len);
+}
 
 /* ---- namespace.c ---- */
 struct fl_tns *fl_tns_find(struct fl_subsystem *ss, uint32_t nsid); /* active ones */

@@ -11,23 +11,9 @@
  */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "target/core.h"
 
-#define LATE_DATA_NS (2 * FL_NS_PER_S)
-
 static void start_next(struct fl_tns *ns);
-
-/* Hosts whose data for a write in place does not come: nobody waits for them any longer. */
-static void data_too_late(struct fl_timer *timer)
-{
-    struct fl_ns_view *view = FL_CONTAINER_OF(timer, struct fl_ns_view, late_data);
-    struct fl_tio *tio;
-
-    fl_list_for_each (tio, &view->in_place, bio.link)
-        fl_conn_close(fl_cmd_of_tio(tio)->conn,
-                      "the data of a write did not come while others waited for it");
-}
 
 static void hold(struct fl_round_leg *leg)
 {
@@ -35,16 +21,11 @@ static void hold(struct fl_round_leg *leg)
     struct fl_ns_view *view = &ns->views[leg->worker->index];
 
     view->hold = true;
-    view->mem_writable = false;
     if (!view->nr_writes) {
         fl_round_ack(leg);
         return;
     }
     view->drain = leg;
-    if (fl_list_empty(&view->in_place))
-        return;
-    view->late_data.expired = data_too_late;
-    fl_timer_set(view->worker->loop, &view->late_data, fl_loop_now(view->worker->loop) + LATE_DATA_NS);
 }
 
 static void all_hold(struct fl_round *round)
@@ -89,7 +70,6 @@ static void let_go(struct fl_round_leg *leg)
     struct fl_list *link;
 
     view->hold = false;
-    fl_timer_cancel(&view->late_data);
     fl_list_init(&held);
     fl_list_splice(&held, &view->held);
     while ((link = fl_list_pop(&held))) {

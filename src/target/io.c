@@ -85,6 +85,7 @@ void fl_io_submit(struct fl_cmd *cmd, enum fl_bio_op op, uint32_t flags,
     bio->iov = &tio->iov;
     bio->nr_iov = 1;
     bio->done = done;
+    bio->again = fl_io_bio_again;
     fl_chan_submit(tio->view->chan, bio);
 }
 
@@ -121,6 +122,24 @@ static void read_into_buffer(struct fl_cmd *cmd)
     fl_io_submit(cmd, FL_BIO_READ, 0, read_done);
 }
 
+/* The answer is sent from where it lies, and nobody writes there until it has left. False: somebody does just
+ * now; it is read into a buffer, block by block. */
+static inline bool read_in_place(struct fl_ns_view *view, struct fl_cmd *cmd)
+{
+    struct fl_tio *tio = fl_tio_of(cmd);
+
+    if (view->marks) {
+        if (fl_unlikely(!fl_marks_read(view->marks, tio->off, tio->len)))
+            return false;
+        tio->marked = true;
+        fl_list_add_tail(&view->reading, &tio->bio.link);
+    }
+    cmd->data = (void *)(uintptr_t)(view->mem + (tio->off & view->mem_mask));
+    cmd->to_host = true;
+    fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
+    return true;
+}
+
 static void io_read(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)
 {
     uint32_t len;
@@ -133,19 +152,18 @@ static void io_read(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd 
     cmd->data_len = len;
     count_read(q, view, len);
     if (fl_likely(view->mem)) {
-        cmd->data = (void *)(uintptr_t)(view->mem + (fl_tio_of(cmd)->off & view->mem_mask));
-        cmd->to_host = true;
-        fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
-        return;
+        if (fl_likely(read_in_place(view, cmd)))
+            return;
+        FL_COUNT(view->io.zero_copy_len, -(uint64_t)len);
+        FL_COUNT(view->io.copied_len, len);
     }
     fl_tqueue_with_buffer(cmd, len, read_into_buffer);
 }
 
 /* ---- Write ---- */
 
-void fl_io_write_done(struct fl_ns_view *view, struct fl_tio *tio)
+void fl_io_write_done(struct fl_ns_view *view)
 {
-    tio->in_write = false;
     if (--view->nr_writes == 0 && fl_unlikely(view->drain)) {
         struct fl_round_leg *leg = view->drain;
 
@@ -157,9 +175,8 @@ void fl_io_write_done(struct fl_ns_view *view, struct fl_tio *tio)
 static void write_done(struct fl_bio *bio, int result)
 {
     struct fl_cmd *cmd = cmd_of_bio(bio);
-    struct fl_tio *tio = fl_tio_of(cmd);
 
-    fl_io_write_done(tio->view, tio);
+    fl_io_write_done(fl_tio_of(cmd)->view);
     fl_tqueue_finish(cmd, fl_io_errno(cmd, result, FL_NVME_IO_WRITE));
 }
 
@@ -179,41 +196,10 @@ static void write_from_buffer(struct fl_cmd *cmd)
     if (fl_unlikely(view->hold || view->resv) && fl_io_held(view, cmd, write_from_buffer))
         return;
     tio->iov = (struct iovec){cmd->data, tio->len};
-    tio->in_write = true;
     view->nr_writes++;
     if (!view->sync)
         fl_tqueue_track(cmd, FL_TIO_BACKEND, NULL);
     fl_io_submit(cmd, FL_BIO_WRITE, fl_io_fua(cmd), write_done);
-}
-
-/*
- * Large writes to memory are received where they belong, without a copy of ours. A host that reads a block
- * which it is just writing may see a part of it; small writes, on which file systems rely, are copied whole.
- * It counts as a write in work from the first byte on, so that whoever wants the namespace for itself
- * (exclusive.c) waits for it.
- */
-#define IN_PLACE_LEN 32768u
-
-static void written_in_place(struct fl_cmd *cmd)
-{
-    struct fl_tio *tio = fl_tio_of(cmd);
-
-    fl_list_del(&tio->bio.link);
-    fl_io_write_done(tio->view, tio);
-    fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
-}
-
-static void write_in_place(struct fl_ns_view *view, struct fl_cmd *cmd, uint32_t len)
-{
-    struct fl_tio *tio = fl_tio_of(cmd);
-
-    cmd->data = (void *)(uintptr_t)(view->mem + tio->off);
-    tio->in_write = true;
-    view->nr_writes++;
-    fl_list_init(&tio->bio.link);
-    fl_list_add_tail(&view->in_place, &tio->bio.link);
-    FL_COUNT(view->io.zero_copy_len, len);
-    fl_tqueue_fetch(cmd, len, written_in_place);
 }
 
 void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)
@@ -229,10 +215,6 @@ void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cm
     FL_COUNT(q->io.write_len, len);
     FL_COUNT(view->io.nr_writes, 1);
     FL_COUNT(view->io.write_len, len);
-    if (view->mem_writable && len >= IN_PLACE_LEN && !cmd->capsule_data && !view->hold && !view->resv) {
-        write_in_place(view, cmd, len);
-        return;
-    }
     if (view->sync || cmd->capsule_data)
         FL_COUNT(view->io.copied_len, len);
     else /* received into the buffer that the back end writes from */

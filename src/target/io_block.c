@@ -22,7 +22,6 @@ static void begin_write(struct fl_cmd *cmd)
 {
     struct fl_tio *tio = fl_tio_of(cmd);
 
-    tio->in_write = true;
     tio->view->nr_writes++;
     fl_tqueue_track(cmd, FL_TIO_BACKEND, NULL);
 }
@@ -34,7 +33,7 @@ static void zeroes_done(struct fl_bio *bio, int result)
     struct fl_cmd *cmd = cmd_of_bio(bio);
     struct fl_tio *tio = fl_tio_of(cmd);
 
-    fl_io_write_done(tio->view, tio);
+    fl_io_write_done(tio->view);
     fl_tqueue_finish(cmd, fl_io_errno(cmd, result, FL_NVME_IO_WRITE));
 }
 
@@ -72,7 +71,7 @@ static void dsm_done(struct fl_bio *bio, int result)
 
     if (result &&
         result != -EOPNOTSUPP) { /* Deallocate is a hint: a back end that cannot do it has done enough */
-        fl_io_write_done(tio->view, tio);
+        fl_io_write_done(tio->view);
         fl_tqueue_finish(cmd, fl_io_errno(cmd, result, FL_NVME_IO_WRITE));
         return;
     }
@@ -94,7 +93,7 @@ static void dsm_next(struct fl_cmd *cmd)
         fl_io_submit(cmd, FL_BIO_TRIM, 0, dsm_done);
         return;
     }
-    fl_io_write_done(tio->view, tio);
+    fl_io_write_done(tio->view);
     fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
 }
 
@@ -211,7 +210,7 @@ static void copy_fail(struct fl_cmd *cmd, fl_nvme_status status)
 {
     struct fl_tio *tio = fl_tio_of(cmd);
 
-    fl_io_write_done(tio->view, tio);
+    fl_io_write_done(tio->view);
     cmd->cqe.dw0 = le32_of(tio->u.walk.index); /* the lowest range that was not copied */
     fl_tqueue_finish(cmd, status);
 }
@@ -255,7 +254,7 @@ static void copy_next(struct fl_cmd *cmd)
     const struct fl_nvme_copy_range *r = (const struct fl_nvme_copy_range *)cmd->buf + tio->u.walk.index;
 
     if (tio->u.walk.index == copy_nr_ranges(cmd)) {
-        fl_io_write_done(tio->view, tio);
+        fl_io_write_done(tio->view);
         fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
         return;
     }

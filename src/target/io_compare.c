@@ -81,6 +81,13 @@ static void compare_next(struct fl_cmd *cmd)
     fl_io_submit(cmd, FL_BIO_READ, 0, chunk_read);
 }
 
+static void compare_again(struct fl_cmd *cmd)
+{
+    if (cmd->capsule_data && !cmd->buf) /* the transport has put it elsewhere */
+        cmd->data = (void *)(uintptr_t)cmd->capsule_data;
+    fl_io_compare_received(cmd);
+}
+
 /* The host's data is in cmd->data. Ends in tio->compared, or as the command's own end. */
 void fl_io_compare_received(struct fl_cmd *cmd)
 {
@@ -88,8 +95,16 @@ void fl_io_compare_received(struct fl_cmd *cmd)
     struct fl_worker *w = tio->view->worker;
 
     if (tio->view->mem) {
-        bool equal = !memcmp(tio->view->mem + (tio->off & tio->view->mem_mask), cmd->data, cmd->data_len);
+        struct fl_marks *marks = tio->view->marks;
+        bool equal;
 
+        if (marks && !fl_marks_read(marks, tio->off, cmd->data_len)) {
+            fl_io_put_aside(tio->view, cmd, compare_again);
+            return;
+        }
+        equal = !memcmp(tio->view->mem + (tio->off & tio->view->mem_mask), cmd->data, cmd->data_len);
+        if (marks)
+            fl_marks_read_end(marks, tio->off, cmd->data_len);
         after_compare(cmd)(cmd, equal ? FL_NVME_SC_SUCCESS : FL_NVME_SC_COMPARE_FAILED);
         return;
     }

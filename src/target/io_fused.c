@@ -126,7 +126,7 @@ static void take_namespace(struct fl_cmd *second)
     struct fl_target *target = tio->view->ns->ss->target;
 
     if (target->nr_workers == 1 && tio->view->sync && tio->view->mem && !tio->view->hold &&
-        !tio->view->nr_writes) {
+        !tio->view->nr_writes && (!tio->view->marks || fl_marks_idle(tio->view->marks, tio->off, tio->len))) {
         tio->excl.go = NULL;
         start_pair(first);
         return;

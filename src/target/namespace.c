@@ -251,12 +251,13 @@ static void fill_view(struct fl_tns *ns, struct fl_worker *w, struct fl_ns_view 
     view->block_shift = (uint32_t)__builtin_ctz(be->block_len);
     view->nr_blocks = ns->len >> view->block_shift;
     view->mem = be->mem;
-    view->mem_writable = be->mem_writable && !be->read_only;
+    view->marks = be->marks;
     view->mem_mask = be->mem_repeats ? 0 : UINT64_MAX;
     view->sync = be->sync;
     view->read_only = be->read_only;
     fl_list_init(&view->held);
-    fl_list_init(&view->in_place);
+    fl_list_init(&view->reading);
+    fl_list_init(&view->aside.list);
 }
 
 static struct fl_tns *make_ns(struct fl_subsystem *ss, const struct fl_namespace_options *o, uint32_t nsid,
@@ -283,6 +284,8 @@ static struct fl_tns *make_ns(struct fl_subsystem *ss, const struct fl_namespace
     fl_list_init(&ns->resv_queue);
     fl_list_init(&ns->excl_queue);
     ns->views = views;
+    if (be->marks)
+        be->marks->alone = nr == 1;
     for (uint32_t i = 0; i < nr; i++)
         fill_view(ns, &ss->target->workers[i], &views[i]);
     return ns;

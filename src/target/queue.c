@@ -76,10 +76,6 @@ void fl_tqueue_finish_slow(struct fl_cmd *cmd, fl_nvme_status status)
         tio->listed = false;
         fl_list_del(&cmd->link);
     }
-    if (tio->in_write) { /* it failed while its data was received in place */
-        fl_list_del(&tio->bio.link);
-        fl_io_write_done(tio->view, tio);
-    }
     if (status)
         note_fault(q, cmd, &status);
     if (!conn->sq_flow_off && ++conn->sqhd >= conn->sq_len)
@@ -212,7 +208,8 @@ static void on_command(struct fl_cmd *cmd)
     cmd->data_len = 0;
     tio->view = NULL;
     cmd->start_ns = 0;
-    tio->listed = tio->in_write = false;
+    tio->listed = tio->marked = false;
+    tio->aside_ns = 0;
     tio->state = FL_TIO_NEW;
     tio->abort = NULL;
     tio->cancel = NULL;
@@ -232,6 +229,8 @@ static void on_released(struct fl_cmd *cmd)
     struct fl_ns_view *view = fl_tio_of(cmd)->view;
 
     FL_COUNT(q->nr_in_flight, -1u);
+    if (fl_tio_of(cmd)->marked)
+        fl_io_read_over(view, fl_tio_of(cmd));
     if (cmd->buf)
         fl_pool_put(cmd->conn->pool, cmd->buf);
     if (view && --view->nr_in_flight == 0 && fl_unlikely(view->removing))

@@ -192,8 +192,19 @@ static void conn_info(const struct fl_conn *conn, struct fl_conn_info *info)
     info->transport = "tcp";
 }
 
+static bool cmd_detach(struct fl_cmd *cmd, void *buf)
+{
+    struct bed_conn *bc = bc_of(cmd->conn);
+
+    if (!bc->can_detach)
+        return false;
+    bc->nr_detached++;
+    cmd->data = memcpy(buf, cmd->data, cmd->data_len);
+    return true;
+}
+
 static const struct fl_conn_ops conn_ops = {conn_set_depth, conn_set_limits, cmd_fetch, cmd_complete,
-                                            conn_close,     conn_move,       conn_info};
+                                            conn_close,     conn_move,       conn_info, cmd_detach};
 
 struct bed_conn *bed_open(struct bed *bed)
 {
@@ -242,8 +253,14 @@ static void deliver(struct fl_msg *msg)
     struct bed_cmd *bcmd = FL_CONTAINER_OF(msg, struct bed_cmd, msg);
 
     bcmd->cmd.conn->handler->command(&bcmd->cmd);
-    if (!bcmd->answered)
-        bcmd->cmd.capsule_data = NULL; /* valid only inside the call */
+    if (!bcmd->answered && bcmd->cmd.capsule_data) { /* it lies elsewhere after the call */
+        uint8_t *moved = malloc(bcmd->out_len);
+
+        memcpy(moved, bcmd->out, bcmd->out_len);
+        free(bcmd->out);
+        bcmd->out = moved;
+        bcmd->cmd.capsule_data = moved;
+    }
 }
 
 struct bed_cmd *bed_send(struct bed_conn *bc, const struct fl_nvme_sqe *sqe, const void *out,

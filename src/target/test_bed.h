@@ -57,6 +57,8 @@ struct bed_conn {
     uint32_t depth, capsule_len;
     bool closing, closed;
     bool hold_release; /* data to the host is not sent before bed_release */
+    bool can_detach;
+    uint32_t nr_detached;
     char local[64];
     void (*moved)(struct fl_conn *conn);
     struct fl_msg msg_move, msg_close;

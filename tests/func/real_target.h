@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,6 +18,7 @@
 
 struct real_options {
     const char *addr;    /* NULL: 127.0.0.1 */
+    const char *transport; /* NULL: tcp */
     const char *spec[4]; /* namespaces; NULL: "ram:32M" */
     uint32_t nr_loops;   /* 0: 1 */
     uint16_t port;       /* 0: any */
@@ -79,7 +82,7 @@ static inline struct real *real_start(const struct real_options *o)
         if ((i == 0 || o->spec[i]) && fl_namespace_add(t->ss, &no, &nsid, &err) < 0)
             fail_msg("%s", err.text);
     }
-    snprintf(text, sizeof(text), "tcp://%s:%u", o->addr ? o->addr : "127.0.0.1", o->port);
+    snprintf(text, sizeof(text), "%s://%s:%u", o->transport ? o->transport : "tcp", o->addr ? o->addr : "127.0.0.1", o->port);
     if (fl_listener_spec_parse(text, &ls, &err) < 0 || fl_target_listen(t->target, &ls, &id, &err) < 0)
         fail_msg("%s", err.text);
     fl_target_visit(t->target, &look, t);
