@@ -230,6 +230,27 @@ static void notify(struct fl_cq *cq, bool solicited)
     fl_channel_tell(fl_channel_of(cq->cq.channel), cq);
 }
 
+/*
+ * One by one, as they have just been stored: a load of several fields at once would wait until those stores
+ * have left for the cache, behind the data of requests that was copied before.
+ */
+static void copy_fields(struct ibv_wc *to, const volatile struct ibv_wc *from)
+{
+    to->wr_id = from->wr_id;
+    to->status = from->status;
+    to->opcode = from->opcode;
+    to->vendor_err = from->vendor_err;
+    to->byte_len = from->byte_len;
+    to->imm_data = from->imm_data; /* or invalidated_rkey */
+    to->qp_num = from->qp_num;
+    to->src_qp = from->src_qp;
+    to->wc_flags = from->wc_flags;
+    to->pkey_index = from->pkey_index;
+    to->slid = from->slid;
+    to->sl = from->sl;
+    to->dlid_path_bits = from->dlid_path_bits;
+}
+
 void fl_cq_put(struct fl_cq *cq, const struct ibv_wc *wc)
 {
     uint32_t tail = cq->tail;
@@ -238,7 +259,7 @@ void fl_cq_put(struct fl_cq *cq, const struct ibv_wc *wc)
         return;
     }
     struct fl_cqe *e = &cq->ring[tail & cq->mask];
-    e->wc = *wc;
+    copy_fields(&e->wc, wc);
     if (cq->timestamps)
         e->at = fl_now_ns();
     if (fl_unlikely(wc->status != IBV_WC_SUCCESS && cq->rnic->poison))
