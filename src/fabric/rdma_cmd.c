@@ -18,22 +18,59 @@ static uint8_t *recv_at(const struct rdma_conn *c, uint32_t recv)
     return c->shared ? fl_rdma_shared_at(c->shared, recv) : c->recv_mem + (size_t)recv * c->recv_stride;
 }
 
+static void make_recv(const struct rdma_conn *c, uint32_t recv, struct ibv_recv_wr *wr, struct ibv_sge *sge)
+{
+    *sge = (struct ibv_sge){.addr = (uintptr_t)recv_at(c, recv),
+                            .length = (uint32_t)sizeof(struct fl_nvme_sqe) + c->capsule_len,
+                            .lkey = c->recv_mr->lkey};
+    *wr = (struct ibv_recv_wr){.wr_id = (uint64_t)recv << WR_BITS | WR_RECV, .sg_list = sge, .num_sge = 1};
+}
+
+static void post_recvs(struct rdma_conn *c, struct ibv_recv_wr *wr)
+{
+    struct ibv_recv_wr *bad;
+
+    if (ibv_post_recv(c->id->qp, wr, &bad))
+        broke(c, "a receive could not be posted");
+}
+
 void fl_rdma_post_recv(struct rdma_conn *c, uint32_t recv)
 {
+    struct ibv_recv_wr wr;
     struct ibv_sge sge;
-    struct ibv_recv_wr *bad,
-        wr = {.wr_id = (uint64_t)recv << WR_BITS | WR_RECV, .sg_list = &sge, .num_sge = 1};
 
     if (c->shared) {
         if (fl_rdma_shared_post(c->shared, recv))
             broke(c, "a shared receive could not be posted");
         return;
     }
-    sge = (struct ibv_sge){.addr = (uintptr_t)recv_at(c, recv),
-                           .length = (uint32_t)sizeof(struct fl_nvme_sqe) + c->capsule_len,
-                           .lkey = c->recv_mr->lkey};
-    if (ibv_post_recv(c->id->qp, &wr, &bad))
-        broke(c, "a receive could not be posted");
+    make_recv(c, recv, &wr, &sge);
+    post_recvs(c, &wr);
+}
+
+static void flush_recvs(struct rdma_conn *c, struct rdma_batch *b)
+{
+    if (!b->nr_recvs)
+        return;
+    b->recvs[b->nr_recvs - 1].next = NULL;
+    b->nr_recvs = 0;
+    post_recvs(c, b->recvs);
+}
+
+/* A receive whose command is done: posted with the response, at the latest. */
+static void give_recv(struct rdma_conn *c, uint32_t recv)
+{
+    struct rdma_batch *b = c->batch;
+
+    if (!b || c->shared) {
+        fl_rdma_post_recv(c, recv);
+        return;
+    }
+    if (b->nr_recvs == RDMA_BATCH)
+        flush_recvs(c, b);
+    make_recv(c, recv, &b->recvs[b->nr_recvs], &b->recv_sges[b->nr_recvs]);
+    b->recvs[b->nr_recvs].next = &b->recvs[b->nr_recvs + 1];
+    b->nr_recvs++;
 }
 
 /* With shared receives: where the capsule that is in a slot, or waits for one, may be copied to. */
@@ -305,6 +342,7 @@ static void flush(struct rdma_conn *c, struct rdma_batch *b)
 {
     struct ibv_send_wr *first = b->sends, *bad;
 
+    flush_recvs(c, b);
     if (!b->nr_sends)
         return;
     b->sends[b->nr_sends - 1].next = NULL;
@@ -364,7 +402,7 @@ static void post_response(struct rdma_conn *c, struct slot *slot)
         flush(c, b);
     if (!b) {
         b = &own;
-        own.nr_data = own.nr_sends = 0;
+        own.nr_data = own.nr_sends = own.nr_recvs = 0;
     }
     add_response(c, slot, b);
     if (!c->batch || b->nr_data + b->nr_sends >= FLUSH_AT)
@@ -393,7 +431,7 @@ void fl_rdma_complete(struct fl_cmd *cmd)
     }
     drop_own(c, slot);
     if (slot->recv >= 0)
-        fl_rdma_post_recv(c, (uint32_t)slot->recv); /* before the response lets the host send again */
+        give_recv(c, (uint32_t)slot->recv);
     slot->recv = -1;
     send_response(c, slot);
 }
@@ -468,7 +506,7 @@ int fl_rdma_reap(struct rdma_conn *c)
         broke(c, "the completion queue broke");
         return 1;
     }
-    batch.nr_data = batch.nr_sends = 0;
+    batch.nr_data = batch.nr_sends = batch.nr_recvs = 0;
     c->batch = &batch;
     for (int i = 0; i < n; i++)
         take_completion(c, &wcs[i]);

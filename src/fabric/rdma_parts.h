@@ -53,7 +53,9 @@ struct slot {
  * row leave in fewer system calls. */
 #define RDMA_BATCH 32
 struct rdma_batch {
-    uint32_t nr_data, nr_sends;
+    uint32_t nr_data, nr_sends, nr_recvs;
+    struct ibv_recv_wr recvs[RDMA_BATCH]; /* before all of them, as these let the host send again */
+    struct ibv_sge recv_sges[RDMA_BATCH];
     struct ibv_send_wr data[RDMA_BATCH], sends[RDMA_BATCH];
     struct ibv_sge data_sges[RDMA_BATCH], sges[RDMA_BATCH];
 };
