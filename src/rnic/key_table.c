@@ -53,7 +53,7 @@ static int fill_random(void *to, size_t len)
 int fl_key_table_init(struct fl_key_table *table)
 {
     int r = -ENOMEM;
-    *table = (struct fl_key_table){.fd = -1, .oldest = NO_SLOT, .newest = NO_SLOT};
+    *table = (struct fl_key_table){.fd = -1, .oldest = NO_SLOT, .newest = NO_SLOT, .nr_changes = 1};
     table->fd = memfd_create("farlane-keys", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (table->fd < 0)
         return -errno;
@@ -128,6 +128,7 @@ void fl_key_set(struct fl_key_table *table, uint32_t slot, const struct fl_key_e
 {
     struct fl_key_entry *e = fl_key_at(table, slot);
     uint32_t seq = e->seq;
+    table->nr_changes++;
     /* Readers of other processes see either all of the old or all of the new entry. */
     __atomic_store_n(&e->seq, seq + 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -199,6 +200,7 @@ static uint32_t slot_of(const struct fl_key_file *file, const struct fl_key_ask 
         return fl_key_slot(file, ask->key);
     if (ask->memo->at[i].key != ask->key || !ask->memo->at[i].slot) {
         ask->memo->at[i].key = ask->key;
+        ask->memo->at[i].nr_changes = 0;
         ask->memo->at[i].slot = fl_key_slot(file, ask->key) + 1;
     }
     return ask->memo->at[i].slot - 1;
@@ -212,6 +214,9 @@ int fl_key_find(const struct fl_key_file *file, const struct fl_key_ask *ask, st
         bool ok = opens(e, ask);
         place->ptr = e->ptr + (ask->addr - e->addr);
         place->region = e->region;
+        place->access = e->access;
+        place->all_addr = e->addr;
+        place->all_len = e->len;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (fl_likely(!(seq & 1) && __atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) == seq))
             return ok ? 0 : -EACCES;
@@ -226,4 +231,20 @@ int fl_key_check(const struct fl_key_file *file, const struct fl_key_ask *ask, u
     int r = fl_key_find(file, ask, &place);
     *ptr = place.ptr;
     return r;
+}
+
+int fl_key_check_own(const struct fl_key_table *table, const struct fl_key_ask *ask, uint64_t *ptr)
+{
+    uint32_t i = ask->key >> 8 & (FL_KEY_MEMO - 1);
+    struct fl_key_place place = {0};
+    int r = fl_key_find(table->file, ask, &place);
+    *ptr = place.ptr;
+    if (r)
+        return r;
+    ask->memo->at[i].nr_changes = table->nr_changes;
+    ask->memo->at[i].addr = place.all_addr;
+    ask->memo->at[i].len = place.all_len;
+    ask->memo->at[i].ptr = place.ptr - (ask->addr - place.all_addr);
+    ask->memo->at[i].access = place.access;
+    return 0;
 }

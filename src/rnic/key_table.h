@@ -57,14 +57,19 @@ struct fl_key_table {
     uint8_t *generation;
     uint32_t oldest, newest; /* free slots, FIFO */
     uint32_t nr_free, nr_fresh, nr_used;
+    uint64_t nr_changes; /* of entries, plus 1 */
 };
 
-/* Slots of keys that were asked for lately: to find one anew takes longer than the check. Zeroed, and for one
- * table, whose keys keep their slots for good. */
+/* Keys that were asked for lately: to find one's slot anew takes longer than the check. Zeroed, and for one
+ * table, whose keys keep their slots for good, and one queue pair. */
 #define FL_KEY_MEMO 4
 struct fl_key_memo {
     struct {
         uint32_t key, slot; /* slot: plus 1 */
+        /* What it opened to a local access, in the process's own table, after that many changes */
+        uint64_t nr_changes;
+        uint64_t addr, len, ptr;
+        uint32_t access;
     } at[FL_KEY_MEMO];
 };
 
@@ -105,11 +110,26 @@ uint32_t fl_key_slot(const struct fl_key_file *file, uint32_t key);
  * owner's process; -EACCES. Any process that has the file.
  */
 int fl_key_check(const struct fl_key_file *file, const struct fl_key_ask *ask, uint64_t *ptr);
-/* The same for those who want to map it. */
+/* The same for those who want to map it; and all that the key opens. */
 struct fl_key_place {
     uint64_t ptr;
-    uint32_t region;
+    uint32_t region, access;
+    uint64_t all_addr, all_len;
 };
 int fl_key_find(const struct fl_key_file *file, const struct fl_key_ask *ask, struct fl_key_place *place);
+
+/* The same for local accesses in the process's own table, under the RNIC's lock. ask->memo is not NULL. */
+int fl_key_check_own(const struct fl_key_table *table, const struct fl_key_ask *ask, uint64_t *ptr);
+
+/* Whether fl_key_check_own() said yes to the like of it, and nothing has changed since. */
+static inline bool fl_key_is_known(const struct fl_key_table *table, const struct fl_key_memo *memo,
+                                   uint32_t key, int access, uint64_t addr, uint64_t len, uint64_t *ptr)
+{
+    uint32_t i = key >> 8 & (FL_KEY_MEMO - 1);
+    uint64_t off = addr - memo->at[i].addr; /* huge when it lies before */
+    *ptr = memo->at[i].ptr + off;
+    return memo->at[i].nr_changes == table->nr_changes && memo->at[i].key == key &&
+           !((uint32_t)access & ~memo->at[i].access) && fl_range_fits(off, len, memo->at[i].len);
+}
 
 #endif

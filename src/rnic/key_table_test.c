@@ -190,6 +190,80 @@ static void test_seen_through_the_file(void **state)
     munmap((void *)file, sizeof(*file));
 }
 
+static bool is_known(const struct fl_key_table *t, const struct fl_key_ask *ask, uint64_t *ptr)
+{
+    return fl_key_is_known(t, ask->memo, ask->key, ask->access, ask->addr, ask->len, ptr);
+}
+
+/* What was found once is known as long as nothing changes, within its bounds and rights. */
+static void test_known_until_something_changes(void **state)
+{
+    struct fl_key_table *t = *state;
+    struct fl_key_memo memo = {0};
+    uint32_t slot, other;
+    uint64_t ptr;
+    struct fl_key_ask ask = {.key = add(t, &slot, region),
+                             .pd = 3,
+                             .access = IBV_ACCESS_LOCAL_WRITE,
+                             .addr = 0x1010,
+                             .len = 4,
+                             .memo = &memo};
+    assert_false(is_known(t, &ask, &ptr));
+    assert_int_equal(fl_key_check_own(t, &ask, &ptr), 0);
+    ask.addr = 0x1000;
+    ask.len = 100;
+    assert_true(is_known(t, &ask, &ptr));
+    assert_int_equal(ptr, 0x555000);
+    ask.addr = 0x1001;
+    assert_false(is_known(t, &ask, &ptr));
+    ask.addr = 0xfff;
+    ask.len = 1;
+    assert_false(is_known(t, &ask, &ptr));
+    ask.addr = 0x1000;
+    ask.access = IBV_ACCESS_REMOTE_WRITE;
+    assert_false(is_known(t, &ask, &ptr));
+    ask.access = 0;
+    assert_true(is_known(t, &ask, &ptr));
+    (void)add(t, &other, region);
+    assert_false(is_known(t, &ask, &ptr));
+    assert_int_equal(fl_key_check_own(t, &ask, &ptr), 0);
+    assert_true(is_known(t, &ask, &ptr));
+    fl_key_free(t, slot);
+    assert_false(is_known(t, &ask, &ptr));
+    assert_int_equal(fl_key_check_own(t, &ask, &ptr), -EACCES);
+    assert_false(is_known(t, &ask, &ptr));
+}
+
+/* A key that was asked for by a peer, or in vain, does not inherit what the one before it in its place
+ * opened. */
+static void test_known_of_its_own_key_alone(void **state)
+{
+    struct fl_key_table *t = *state;
+    struct fl_key_memo memo = {0};
+    uint32_t slot, first = 0;
+    uint64_t ptr;
+    struct fl_key_ask ask = {.key = add(t, &slot, region), .pd = 3, .addr = 0x1000, .len = 1, .memo = &memo};
+    struct fl_key_entry elsewhere = region;
+    first = ask.key;
+    elsewhere.ptr = 0x777000;
+    do /* until one has the same place */
+        ask.key = add(t, &slot, elsewhere);
+    while ((ask.key >> 8 & (FL_KEY_MEMO - 1)) != (first >> 8 & (FL_KEY_MEMO - 1)));
+    uint32_t second = ask.key;
+    ask.key = first;
+    assert_int_equal(fl_key_check_own(t, &ask, &ptr), 0);
+    ask.key = second;
+    ask.remote = true;
+    ask.access = IBV_ACCESS_REMOTE_READ;
+    assert_int_equal(fl_key_check(t->file, &ask, &ptr), 0);
+    ask.remote = false;
+    ask.access = 0;
+    assert_false(is_known(t, &ask, &ptr));
+    ask.pd = 4;
+    assert_int_equal(fl_key_check_own(t, &ask, &ptr), -EACCES);
+    assert_false(is_known(t, &ask, &ptr));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +274,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_all_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hard_to_guess, setup, teardown),
         cmocka_unit_test_setup_teardown(test_seen_through_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_known_until_something_changes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_known_of_its_own_key_alone, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

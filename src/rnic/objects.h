@@ -222,7 +222,8 @@ static inline bool fl_gone(struct ibv_context *context)
     return fl_unlikely(fl_context_of(context)->rnic->gone);
 }
 
-/* The RNIC, locked; NULL: the queue pair was destroyed, perhaps while its lock was waited for, or all is gone. */
+/* The RNIC, locked; NULL: the queue pair was destroyed, perhaps while its lock was waited for, or all is
+ * gone. */
 static inline struct fl_rnic *fl_qp_lock(struct fl_qp *qp)
 {
     struct fl_rnic *rnic = __atomic_load_n(&qp->rnic, __ATOMIC_RELAXED);
@@ -302,6 +303,16 @@ int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr
 
 /* queue_pair.c, under rnic->lock */
 extern const struct fl_roce_ops fl_qp_roce_ops;
+/* Where memory of our own is that an SGE names; -EACCES. Under the lock. */
+int fl_qp_ask_own_key(struct fl_qp *qp, uint32_t lkey, uint64_t addr, uint64_t len, int access,
+                      uint64_t *ptr);
+static inline int fl_qp_check_own_key(struct fl_qp *qp, uint32_t lkey, uint64_t addr, uint64_t len,
+                                      int access, uint64_t *ptr)
+{
+    if (fl_likely(fl_key_is_known(&qp->rnic->keys, &qp->own_keys, lkey, access, addr, len, ptr)))
+        return 0;
+    return fl_qp_ask_own_key(qp, lkey, addr, len, access, ptr);
+}
 void fl_qp_complete(struct fl_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
 /* Completions between the two are told of together. No lock is given up meanwhile. */
 void fl_rnic_gather(struct fl_rnic *rnic);

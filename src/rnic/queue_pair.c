@@ -21,15 +21,36 @@
 #define INLINE_MIN    64u
 #define FLUSH_AT_ONCE 4 /* requests that are not complete */
 
-static int check_key(struct fl_roce_qp *roce, uint32_t key, uint64_t addr, uint32_t len, int access,
-                     bool remote, void **ptr)
+int fl_qp_ask_own_key(struct fl_qp *qp, uint32_t lkey, uint64_t addr, uint64_t len, int access, uint64_t *ptr)
+{
+    const struct fl_key_ask ask = {.key = lkey,
+                                   .pd = qp->pd_number,
+                                   .qpn = qp->qp.qp_num,
+                                   .access = access,
+                                   .addr = addr,
+                                   .len = len,
+                                   .memo = &qp->own_keys};
+    return fl_key_check_own(&qp->rnic->keys, &ask, ptr);
+}
+
+static int check_local(struct fl_roce_qp *roce, uint32_t lkey, uint64_t addr, uint32_t len, int access,
+                       void **ptr)
+{
+    uint64_t at;
+    int r = fl_qp_check_own_key(fl_qp_of_roce(roce), lkey, addr, len, access, &at);
+    *ptr = (void *)(uintptr_t)at;
+    return r;
+}
+
+static int check_remote(struct fl_roce_qp *roce, uint32_t rkey, uint64_t addr, uint32_t len, int access,
+                        void **ptr)
 {
     struct fl_qp *qp = fl_qp_of_roce(roce);
-    struct fl_key_ask ask = {.key = key,
+    struct fl_key_ask ask = {.key = rkey,
                              .pd = qp->pd_number,
                              .qpn = qp->qp.qp_num,
                              .access = access,
-                             .remote = remote,
+                             .remote = true,
                              .addr = addr,
                              .len = len,
                              .memo = &qp->own_keys};
@@ -37,18 +58,6 @@ static int check_key(struct fl_roce_qp *roce, uint32_t key, uint64_t addr, uint3
     int r = fl_key_check(qp->rnic->keys.file, &ask, &at);
     *ptr = (void *)(uintptr_t)at;
     return r;
-}
-
-static int check_local(struct fl_roce_qp *qp, uint32_t lkey, uint64_t addr, uint32_t len, int access,
-                       void **ptr)
-{
-    return check_key(qp, lkey, addr, len, access, false, ptr);
-}
-
-static int check_remote(struct fl_roce_qp *qp, uint32_t rkey, uint64_t addr, uint32_t len, int access,
-                        void **ptr)
-{
-    return check_key(qp, rkey, addr, len, access, true, ptr);
 }
 
 static int invalidate(struct fl_roce_qp *roce, uint32_t rkey, bool from_peer)

@@ -21,6 +21,7 @@ struct batch {
     struct fl_qp *qp;
     uint64_t now;
     bool begun; /* fl_shm_direct_begin() */
+    struct fl_shm_open open;
     bool wrote; /* messages that have not left */
 };
 
@@ -36,17 +37,10 @@ static int pieces(struct fl_qp *qp, const struct ibv_send_wr *wr, int access, st
         return -1;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *sge = &wr->sg_list[i];
-        const struct fl_key_ask ask = {.key = sge->lkey,
-                                       .pd = qp->pd_number,
-                                       .qpn = qp->qp.qp_num,
-                                       .access = access,
-                                       .addr = sge->addr,
-                                       .len = sge->length,
-                                       .memo = &qp->own_keys};
         uint64_t at = sge->addr;
         if (!sge->length)
             continue;
-        if (!is_inline && fl_key_check(qp->rnic->keys.file, &ask, &at))
+        if (!is_inline && fl_qp_check_own_key(qp, sge->lkey, sge->addr, sge->length, access, &at))
             return -1;
         iov[nr++] = (struct iovec){(void *)(uintptr_t)at, sge->length};
         *len += sge->length;
@@ -103,7 +97,8 @@ static bool one_sided(struct batch *b, const struct ibv_send_wr *wr, bool read)
     struct fl_shm_request r = {.op = read ? FL_SHM_READ : FL_SHM_WRITE,
                                .rkey = wr->wr.rdma.rkey,
                                .addr = wr->wr.rdma.remote_addr,
-                               .iov = iov};
+                               .iov = iov,
+                               .open = &b->open};
     if (read && (!qp->roce.attr.max_rd_atomic || (wr->send_flags & IBV_SEND_INLINE)))
         return false;
     r.nr_iov = pieces(qp, wr, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, &r.len);
@@ -115,6 +110,7 @@ static bool one_sided(struct batch *b, const struct ibv_send_wr *wr, bool read)
     if (r.len > LONG_LEN) {
         fl_shm_direct_end(qp->link);
         b->begun = false;
+        b->open.at = NULL;
     }
     done(qp, wr, read ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE, r.len);
     return true;
@@ -175,17 +171,10 @@ static bool promise(struct fl_qp *qp, const struct ibv_sge *sge, int nr)
     struct fl_shm_grant *own = qp->messages.own;
     uint64_t len = 0;
     for (int i = 0; i < nr; i++) {
-        const struct fl_key_ask ask = {.key = sge[i].lkey,
-                                       .pd = qp->pd_number,
-                                       .qpn = qp->qp.qp_num,
-                                       .access = IBV_ACCESS_LOCAL_WRITE,
-                                       .addr = sge[i].addr,
-                                       .len = sge[i].length,
-                                       .memo = &qp->own_keys};
         uint64_t at;
         if (!sge[i].length)
             continue;
-        if (fl_key_check(qp->rnic->keys.file, &ask, &at))
+        if (fl_qp_check_own_key(qp, sge[i].lkey, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE, &at))
             return false;
         len += sge[i].length;
         if (at < own->lo)

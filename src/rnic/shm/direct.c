@@ -162,14 +162,13 @@ static bool copy_by_kernel(struct fl_shm_link *link, const struct fl_shm_request
     return n == (ssize_t)r->len;
 }
 
-static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_request *r,
-                            const struct fl_key_place *place)
+static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_request *r, uint64_t ptr,
+                            uint8_t *at)
 {
     if (!r->len)
         return FL_SHM_MAPPED;
-    uint8_t *at = mapped(link, place, r->len);
     if (!at)
-        return copy_by_kernel(link, r, place->ptr) ? FL_SHM_VM : FL_SHM_NOT;
+        return copy_by_kernel(link, r, ptr) ? FL_SHM_VM : FL_SHM_NOT;
     bool ok = r->op == FL_SHM_READ    ? read_mapped(at, r)
               : r->op == FL_SHM_WRITE ? write_mapped(at, r)
                                       : atomic_mapped(at, r);
@@ -177,21 +176,52 @@ static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_reques
 }
 
 /* May it be done although the peer may not have taken the messages that were sent before it? 10.8.3.3 keeps
- * the order of what each does to memory. Whether it has is asked last: that costs a cache line of the peer's. */
-static bool may_pass(const struct fl_shm_request *r, const struct fl_key_place *place)
+ * the order of what each does to memory. Whether it has is asked last: that costs a cache line of the peer's.
+ */
+static bool may_pass(const struct fl_shm_request *r, uint64_t ptr)
 {
     struct fl_shm_flow *flow = r->behind;
     if (!flow || !r->len || flow->taken == flow->sent)
         return true;
-    if (r->op == FL_SHM_WRITE && (place->ptr >= flow->hi || place->ptr + r->len <= flow->lo))
+    if (r->op == FL_SHM_WRITE && (ptr >= flow->hi || ptr + r->len <= flow->lo))
         return true;
     return fl_shm_message_all_taken(flow);
 }
 
+/* All that the key opens, where all of it is mapped. */
+static void keep(const struct fl_shm_link *link, const struct fl_shm_request *r,
+                 const struct fl_key_place *place)
+{
+    struct fl_key_place all = *place;
+    all.ptr -= r->addr - place->all_addr;
+    *r->open = (struct fl_shm_open){.at = mapped(link, &all, place->all_len),
+                                    .op = r->op,
+                                    .rkey = r->rkey,
+                                    .addr = place->all_addr,
+                                    .len = place->all_len,
+                                    .ptr = all.ptr};
+}
+
+static bool is_known(const struct fl_shm_open *open, const struct fl_shm_request *r)
+{
+    return open && open->at && open->op == r->op && open->rkey == r->rkey && r->addr >= open->addr &&
+           fl_range_fits(r->addr - open->addr, r->len, open->len);
+}
+
 enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request)
 {
+    struct fl_shm_open *open = request->open;
     struct fl_key_place place;
-    if (check(link, request, &place) || !may_pass(request, &place))
+    if (fl_likely(is_known(open, request))) {
+        uint64_t off = request->addr - open->addr;
+        return may_pass(request, open->ptr + off) ? move(link, request, open->ptr + off, open->at + off)
+                                                  : FL_SHM_NOT;
+    }
+    if (check(link, request, &place))
         return FL_SHM_NOT;
-    return move(link, request, &place);
+    if (open && request->len)
+        keep(link, request, &place);
+    if (!may_pass(request, place.ptr))
+        return FL_SHM_NOT;
+    return move(link, request, place.ptr, mapped(link, &place, request->len));
 }

@@ -16,6 +16,16 @@ enum fl_shm_op { FL_SHM_READ, FL_SHM_WRITE, FL_SHM_SWAP, FL_SHM_ADD };
 
 struct fl_shm_flow;
 
+/* What a key of the peer's was found to open, to one queue pair. It holds from begin to end: whoever closes
+ * something waits for that. Zeroed at the beginning. */
+struct fl_shm_open {
+    uint8_t *at; /* NULL: nothing yet */
+    enum fl_shm_op op;
+    uint32_t rkey;
+    uint64_t addr, len;
+    uint64_t ptr; /* where it is in the peer's process */
+};
+
 struct fl_shm_request {
     enum fl_shm_op op;
     uint32_t qpn, dest_qpn; /* ours, the peer's */
@@ -28,6 +38,7 @@ struct fl_shm_request {
      * writes among those, goes behind them by packets. NULL: there are none. */
     struct fl_shm_flow *behind;
     struct fl_key_memo *memo; /* of the peer's keys; NULL: none */
+    struct fl_shm_open *open; /* for the requests of one queue pair between begin and end; NULL: not kept */
 };
 
 enum fl_shm_how {
