@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file back end's own: file.c opens and knows the file, file_chan.c is the state machine of a bio,
- * file_uring.c and file_threads.c carry single operations out, file_state.c keeps identity and reservations.
+ * The file back end's own: file.c opens and knows the file, file_size.c its length, file_access.c how it can be
+ * read and written, file_chan.c is the state machine of a bio, file_uring.c and file_threads.c carry single
+ * operations out, file_state.c keeps identity and reservations.
  */
 #ifndef FL_BACKEND_FILE_H
 #define FL_BACKEND_FILE_H
@@ -109,6 +110,14 @@ void fl_file_submit(struct fl_chan *chan, struct fl_bio *bio);
 int fl_file_hand_over(struct fl_chan *chan);
 int fl_file_poll(struct fl_chan *chan);
 int fl_file_fd(struct fl_chan *chan);
+
+/* Of file_size.c: while it is opened, sets base.len; and fl_backend_ops.resize. */
+int fl_file_settle_len(struct fl_file *file, const struct fl_url *url, struct fl_error *err);
+int fl_file_resize(struct fl_backend *backend, uint64_t len, struct fl_error *err);
+
+/* Of file_access.c, while it is opened: sets direct, alignments, engine, pool and note; can and base.trims. */
+int fl_file_choose_access(struct fl_file *file, const struct fl_url *url, struct fl_error *err);
+void fl_file_probe_zeroing(struct fl_file *file);
 
 /* Opens the file once more, with a description of its own where the kernel lets us. */
 int fl_file_reopen(const struct fl_file *file, int flags);
