@@ -169,7 +169,9 @@ enum fl_roce_verdict fl_roce_inbound(struct fl_roce_qp *qp, const struct fl_ib_p
 enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
 void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet);
 struct fl_roce_rd *fl_roce_rd_find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind);
-struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp);
+struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp); /* the oldest that waits, or NULL */
+void fl_roce_rd_answered(struct fl_roce_qp *qp);                    /* that one, whole */
+void fl_roce_rd_give_up(struct fl_roce_qp *qp);                     /* all: none is answered any more */
 
 /* respond.c */
 /* open: data may leave, too. */

@@ -9,7 +9,32 @@
 
 static struct fl_roce_rd *rd_at(const struct fl_roce_qp *qp, uint32_t i)
 {
-    return &qp->resp.rd[(qp->resp.rd_head + i) % qp->attr.max_dest_rd_atomic];
+    uint32_t at = qp->resp.rd_head + i;
+    return &qp->resp.rd[at < qp->attr.max_dest_rd_atomic ? at : at - qp->attr.max_dest_rd_atomic];
+}
+
+/* Number i of the ring is to be answered, perhaps again. */
+static void set_pending(struct fl_roce_qp *qp, uint32_t i)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    struct fl_roce_rd *rd = rd_at(qp, i);
+    if (rd->pending)
+        return;
+    rd->pending = true;
+    if (!resp->nr_pending++ || i < resp->first_pending)
+        resp->first_pending = i;
+}
+
+/* The ring may be long, and it is asked for each packet who is next: so that is known. */
+static void clear_pending(struct fl_roce_qp *qp, uint32_t i)
+{
+    struct fl_roce_responder *resp = &qp->resp;
+    rd_at(qp, i)->pending = false;
+    if (!--resp->nr_pending || i != resp->first_pending)
+        return;
+    while (!rd_at(qp, ++i)->pending)
+        ;
+    resp->first_pending = i;
 }
 
 /* Room for one more; NULL: the peer has more on their way than was agreed. */
@@ -24,8 +49,11 @@ static struct fl_roce_rd *make_room(struct fl_roce_qp *qp)
         struct fl_roce_rd *oldest = rd_at(qp, 0);
         if (oldest->pending && !oldest->replay)
             return NULL;
-        resp->rd_head = (resp->rd_head + 1) % qp->attr.max_dest_rd_atomic;
+        if (oldest->pending)
+            clear_pending(qp, 0);
+        resp->rd_head = (uint32_t)(rd_at(qp, 1) - resp->rd);
         resp->nr_rd--;
+        resp->first_pending--; /* where there is one, it is not the oldest */
     }
     return rd_at(qp, resp->nr_rd);
 }
@@ -123,27 +151,35 @@ enum fl_roce_verdict fl_roce_rd_new(struct fl_roce_qp *qp, const struct fl_ib_pa
     struct fl_roce_rd *rd = rd_at(qp, resp->nr_rd++);
     resp->msn = fl_psn_add(resp->msn, 1);
     rd->msn = resp->msn;
-    rd->pending = true;
+    set_pending(qp, resp->nr_rd - 1);
     resp->epsn = fl_psn_add(packet->psn, rd->nr_psn);
     return FL_ROCE_OK;
 }
 
-struct fl_roce_rd *fl_roce_rd_find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
+/* Its number in the ring, -1: there is none. */
+static int find(const struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
 {
     for (uint32_t i = 0; i < qp->resp.nr_rd; i++) {
-        struct fl_roce_rd *rd = rd_at(qp, i);
+        const struct fl_roce_rd *rd = rd_at(qp, i);
         if (rd->kind == kind && fl_psn_add(psn, -rd->first_psn) < rd->nr_psn)
-            return rd;
+            return (int)i;
     }
-    return NULL;
+    return -1;
+}
+
+struct fl_roce_rd *fl_roce_rd_find(struct fl_roce_qp *qp, uint32_t psn, enum fl_roce_rd_kind kind)
+{
+    int i = find(qp, psn, kind);
+    return i < 0 ? NULL : rd_at(qp, (uint32_t)i);
 }
 
 static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
 {
     const struct fl_reth *reth = fl_ib_reth(packet);
-    struct fl_roce_rd *rd = fl_roce_rd_find(qp, packet->psn, FL_ROCE_RD_READ);
-    if (!rd)
+    int number = find(qp, packet->psn, FL_ROCE_RD_READ);
+    if (number < 0)
         return; /* too old: whoever asks has had its answer */
+    struct fl_roce_rd *rd = rd_at(qp, (uint32_t)number);
     uint32_t i = fl_psn_add(packet->psn, -rd->first_psn);
     uint64_t skip = (uint64_t)i * qp->mtu, len = be32_get(reth->dma_len);
     /* It may ask for less than the first time, but for nothing else (9.4.4). */
@@ -163,7 +199,7 @@ static void read_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
     rd->replay = rd->replay || !rd->pending || i < rd->next; /* the first answers may have come already */
     rd->next = rd->start = i;
     rd->end = rd->pending && rd->end > end ? rd->end : end;
-    rd->pending = true;
+    set_pending(qp, (uint32_t)number);
 }
 
 void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
@@ -172,9 +208,10 @@ void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         read_again(qp, packet);
         return;
     }
-    struct fl_roce_rd *rd = fl_roce_rd_find(qp, packet->psn, FL_ROCE_RD_ATOMIC);
-    if (!rd)
+    int number = find(qp, packet->psn, FL_ROCE_RD_ATOMIC);
+    if (number < 0)
         return;
+    struct fl_roce_rd *rd = rd_at(qp, (uint32_t)number);
     void *ptr;
     const struct fl_atomic_eth *eth = fl_ib_atomic(packet);
     if (FAULT(2) &&
@@ -182,13 +219,22 @@ void fl_roce_rd_again(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         do_atomic(ptr, packet, &rd->original);
     rd->replay = rd->replay || !rd->pending;
     rd->next = 0;
-    rd->pending = true;
+    set_pending(qp, (uint32_t)number);
 }
 
 struct fl_roce_rd *fl_roce_rd_pending(const struct fl_roce_qp *qp)
 {
+    return qp->resp.nr_pending ? rd_at(qp, qp->resp.first_pending) : NULL;
+}
+
+void fl_roce_rd_answered(struct fl_roce_qp *qp)
+{
+    clear_pending(qp, qp->resp.first_pending);
+}
+
+void fl_roce_rd_give_up(struct fl_roce_qp *qp)
+{
     for (uint32_t i = 0; i < qp->resp.nr_rd; i++)
-        if (rd_at(qp, i)->pending)
-            return rd_at(qp, i);
-    return NULL;
+        rd_at(qp, i)->pending = false;
+    qp->resp.nr_pending = 0;
 }

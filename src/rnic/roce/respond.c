@@ -110,7 +110,8 @@ static int put_pending(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_r
         return -1;
     tx->path = fl_roce_path_of(qp, *psn);
     rd->next++;
-    rd->pending = rd->kind == FL_ROCE_RD_READ && rd->next != rd->end;
+    if (rd->kind != FL_ROCE_RD_READ || rd->next == rd->end)
+        fl_roce_rd_answered(qp);
     if (resp->ack_pending && fl_psn_diff(*psn, resp->ack_psn) >= 0) {
         resp->ack_pending = false;
         qp->stats.nr_coalesced++;
@@ -165,8 +166,7 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
     if (r > 0)
         return true;
     if (r < 0) {
-        for (uint32_t i = 0; i < qp->attr.max_dest_rd_atomic; i++)
-            resp->rd[i].pending = false;
+        fl_roce_rd_give_up(qp);
         fl_roce_refuse(qp, FL_IB_NAK_ACCESS, IBV_WC_WR_FLUSH_ERR);
         resp->nak_psn = psn;
     }

@@ -256,6 +256,7 @@ struct fl_roce_responder {
     uint32_t ack_psn, nak_psn;
     struct fl_roce_rd *rd; /* ring of the last max_dest_rd_atomic requests */
     uint32_t rd_head, nr_rd;
+    uint32_t nr_pending, first_pending; /* of rd[]; first_pending: counted from rd_head */
 };
 
 struct fl_roce_again { /* answers to a READ that are to be sent again */
