@@ -157,6 +157,22 @@ uint32_t fl_icrc_ip4(const struct fl_icrc_ip4 *ip, uint32_t packet_len)
     return fl_crc32(0, &all, sizeof(all));
 }
 
+uint32_t fl_icrc_ip4_id(uint16_t id)
+{
+    /* Of each four bits, the lowest first */
+    static const uint32_t adds[4][16] = {
+        {0x00000000, 0x9b73ead4, 0xed96d3e9, 0x76e5393d, 0x005ca193, 0x9b2f4b47, 0xedca727a, 0x76b998ae,
+         0x00b94326, 0x9bcaa9f2, 0xed2f90cf, 0x765c7a1b, 0x00e5e2b5, 0x9b960861, 0xed73315c, 0x7600db88},
+        {0x00000000, 0x0172864c, 0x02e50c98, 0x03978ad4, 0x05ca1930, 0x04b89f7c, 0x072f15a8, 0x065d93e4,
+         0x0b943260, 0x0ae6b42c, 0x09713ef8, 0x0803b8b4, 0x0e5e2b50, 0x0f2cad1c, 0x0cbb27c8, 0x0dc9a184},
+        {0x00000000, 0x81256527, 0xd93bcc0f, 0x581ea928, 0x69069e5f, 0xe823fb78, 0xb03d5250, 0x31183777,
+         0xd20d3cbe, 0x53285999, 0x0b36f0b1, 0x8a139596, 0xbb0ba2e1, 0x3a2ec7c6, 0x62306eee, 0xe3150bc9},
+        {0x00000000, 0x7f6b7f3d, 0xfed6fe7a, 0x81bd8147, 0x26dcfab5, 0x59b78588, 0xd80a04cf, 0xa7617bf2,
+         0x4db9f56a, 0x32d28a57, 0xb36f0b10, 0xcc04742d, 0x6b650fdf, 0x140e70e2, 0x95b3f1a5, 0xead88e98},
+    };
+    return adds[0][id & 15] ^ adds[1][id >> 4 & 15] ^ adds[2][id >> 8 & 15] ^ adds[3][id >> 12];
+}
+
 uint32_t fl_icrc_ip6(const struct fl_icrc_ip6 *ip, uint32_t packet_len)
 {
     struct {

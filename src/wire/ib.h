@@ -333,6 +333,8 @@ struct fl_icrc_ip6 {
 };
 
 uint32_t fl_icrc_ip4(const struct fl_icrc_ip4 *ip, uint32_t packet_len);
+/* What the identification adds (XOR) to fl_icrc_ip4() of the same with identification 0. */
+uint32_t fl_icrc_ip4_id(uint16_t id);
 uint32_t fl_icrc_ip6(const struct fl_icrc_ip6 *ip, uint32_t packet_len);
 uint32_t fl_icrc_bth(uint32_t crc, const struct fl_bth *bth);
 /* All at once, for a packet in one piece; packet_len as above. */

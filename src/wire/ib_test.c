@@ -175,6 +175,18 @@ static void literal_icrc(void **state)
     assert_int_equal(fl_icrc_rest(fl_icrc_ip6(&in, (uint32_t)len), packet, (uint32_t)len), le32_get(at_end));
 }
 
+static void each_id_adds_its_own(void **state)
+{
+    struct fl_icrc_ip4 zero = {
+        .src = be32_of(0x0a000001), .src_port = 0xc123, .dst_port = FL_ROCE_PORT, .df = true};
+    for (uint32_t id = 0; id < 1u << 16; id++) {
+        struct fl_icrc_ip4 in = zero;
+        in.id = (uint16_t)id;
+        assert_int_equal(fl_icrc_ip4(&zero, id % 4200) ^ fl_icrc_ip4_id((uint16_t)id),
+                         fl_icrc_ip4(&in, id % 4200));
+    }
+}
+
 /* One wrong bit in the packet is not explained by an identification, but for one in 65536. */
 static void wrong_icrc_has_no_id(void **state)
 {
@@ -342,10 +354,11 @@ static void syndromes(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(
-        cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma), cmocka_unit_test(literal_atomics),
-        cmocka_unit_test(literal_deth), cmocka_unit_test(literal_icrc),
-        cmocka_unit_test(wrong_icrc_has_no_id), cmocka_unit_test(every_length_finds_the_id),
-        cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table), cmocka_unit_test(what_may_follow),
-        cmocka_unit_test(rnr_timers), cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
+    return FL_UNIT_RUN(cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma),
+                       cmocka_unit_test(literal_atomics), cmocka_unit_test(literal_deth),
+                       cmocka_unit_test(literal_icrc), cmocka_unit_test(each_id_adds_its_own),
+                       cmocka_unit_test(wrong_icrc_has_no_id), cmocka_unit_test(every_length_finds_the_id),
+                       cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table),
+                       cmocka_unit_test(what_may_follow), cmocka_unit_test(rnr_timers),
+                       cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
 }

@@ -5,22 +5,31 @@
 
 #include "rnic/port/udp.h"
 
+uint32_t fl_udp_icrc_start(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport,
+                           uint16_t dport, uint32_t packet_len)
+{
+    if (fl_udp_is_ip4(dst)) {
+        struct fl_icrc_ip4 ip = {.src_port = sport, .dst_port = dport, .df = true};
+        memcpy(&ip.src, &src->s6_addr[12], sizeof(ip.src));
+        memcpy(&ip.dst, &dst->s6_addr[12], sizeof(ip.dst));
+        return fl_icrc_ip4(&ip, packet_len);
+    }
+    struct fl_icrc_ip6 ip = {.src_port = sport, .dst_port = dport};
+    memcpy(ip.src, src, sizeof(ip.src));
+    memcpy(ip.dst, dst, sizeof(ip.dst));
+    return fl_icrc_ip6(&ip, packet_len);
+}
+
+uint32_t fl_udp_icrc_with_id(uint32_t start, const struct in6_addr *dst, uint16_t id)
+{
+    return fl_udp_is_ip4(dst) ? start ^ fl_icrc_ip4_id(id) : start;
+}
+
 uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
                      uint16_t id, const void *packet, uint32_t packet_len)
 {
-    uint32_t crc;
-    if (fl_udp_is_ip4(dst)) {
-        struct fl_icrc_ip4 ip = {.src_port = sport, .dst_port = dport, .id = id, .df = true};
-        memcpy(&ip.src, &src->s6_addr[12], sizeof(ip.src));
-        memcpy(&ip.dst, &dst->s6_addr[12], sizeof(ip.dst));
-        crc = fl_icrc_ip4(&ip, packet_len);
-    } else {
-        struct fl_icrc_ip6 ip = {.src_port = sport, .dst_port = dport};
-        memcpy(ip.src, src, sizeof(ip.src));
-        memcpy(ip.dst, dst, sizeof(ip.dst));
-        crc = fl_icrc_ip6(&ip, packet_len);
-    }
-    return fl_icrc_rest(crc, packet, packet_len);
+    uint32_t start = fl_udp_icrc_start(src, dst, sport, dport, packet_len);
+    return fl_icrc_rest(fl_udp_icrc_with_id(start, dst, id), packet, packet_len);
 }
 
 struct ip4_hdr {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Packets wait in a short queue, those of one flow and length side by side in one buffer: the kernel cuts it
- * (UDP_SEGMENT). The copy into it also keeps the ICRC right when the application changes its memory
- * meanwhile.
+ * (UDP_SEGMENT). The ICRC is computed while they are copied into it, from the very bytes that are stored: so
+ * it is right also when the application changes its memory meanwhile.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/crc.h"
+#include "base/crc32_copy.h"
 #include "base/try.h"
 #include "base/util.h"
 #include "rnic/port/tx.h"
@@ -176,6 +178,8 @@ static void forget(struct fl_udp_tx *tx, uint32_t nr)
 {
     for (; nr; nr--, tx->head++)
         tx->queue[tx->head % QUEUE].bytes = tx->bytes[tx->head % QUEUE];
+    if (tx->head == tx->tail) /* the first buffer is the one that is in the CPU's caches */
+        tx->head = tx->tail = 0;
 }
 
 /* One packet alone that needs no control data: the call for it costs less than those for more. */
@@ -270,15 +274,19 @@ static bool is_same_flow(const struct fl_port_flow *a, const struct fl_port_flow
            a->dport == b->dport;
 }
 
+static bool has_room(const struct fl_udp_tx *tx, const struct entry *e, uint32_t len)
+{
+    return !tx->no_gso && !e->closed && len <= e->segment_len && e->nr_segments < SEGMENTS_MAX &&
+           e->bytes + e->len + len <= tx->bytes[e - tx->queue] + BUF_LEN;
+}
+
 /* The entry that takes a packet of len bytes; NULL: the queue is full. */
 static struct entry *place(struct fl_udp_tx *tx, struct source *plain, const struct fl_port_flow *flow,
                            uint8_t tos, uint32_t len, struct fl_port_stats *stats)
 {
     struct entry *e = &tx->queue[(tx->tail - 1) % QUEUE];
     struct source *source = fl_udp_tx_twin(tx, plain, flow);
-    if (tx->tail != tx->head && e->source == source && !tx->no_gso && !e->closed && e->tos == tos &&
-        len <= e->segment_len && e->nr_segments < SEGMENTS_MAX &&
-        e->bytes + e->len + len <= tx->bytes[(tx->tail - 1) % QUEUE] + BUF_LEN &&
+    if (tx->tail != tx->head && e->source == source && e->tos == tos && has_room(tx, e, len) &&
         is_same_flow(&e->flow, flow))
         return e;
     if (tx->tail - tx->head == QUEUE) {
@@ -288,12 +296,14 @@ static struct entry *place(struct fl_udp_tx *tx, struct source *plain, const str
         source = fl_udp_tx_twin(tx, plain, flow); /* a send may have failed */
     }
     e = &tx->queue[tx->tail % QUEUE];
-    *e = (struct entry){.flow = *flow,
-                        .source = source,
-                        .id = source->plain ? source->count.next++ : 0,
-                        .tos = tos,
-                        .segment_len = len,
-                        .bytes = tx->bytes[tx->tail % QUEUE]};
+    *e = (struct entry){
+        .flow = *flow,
+        .source = source,
+        .id = source->plain ? source->count.next++ : 0,
+        .tos = tos,
+        .segment_len = len,
+        .icrc = fl_udp_icrc_start(&flow->sgid, &flow->dgid, source->port, fl_udp_tx_dport(tx, flow), len),
+        .bytes = tx->bytes[tx->tail % QUEUE]};
     tx->tail++;
     return e;
 }
@@ -307,12 +317,67 @@ static void take_back(struct fl_udp_tx *tx, struct entry *e)
     tx->tail--;
 }
 
+/* Where a piece goes, and the CRC up to it, then with it */
+struct piece {
+    uint8_t *to;
+    uint32_t crc;
+};
+
+static void *copy_piece(void *from, const void *arg, size_t len)
+{
+    struct piece *piece = (struct piece *)(uintptr_t)arg;
+    piece->crc = fl_crc32_copy(piece->crc, piece->to, from, len);
+    return from;
+}
+
+/* False: the program's memory has gone. */
+static bool add_piece(struct piece *piece, const struct iovec *iov)
+{
+    const struct piece before = *piece;
+    if (iov->iov_len >= FL_CRC32_COPY_512_MIN) {
+        if (!fl_try(iov->iov_base, piece, iov->iov_len, copy_piece))
+            return false;
+    } else {
+        if (!fl_try_copy(before.to, iov->iov_base, iov->iov_len))
+            return false;
+        piece->crc = fl_crc32(before.crc, before.to, iov->iov_len);
+    }
+    piece->to = before.to + iov->iov_len;
+    return true;
+}
+
+/* Behind what the entry has, with its ICRC. False: the program's memory has gone, and it is not there. */
+static bool add_packet(const struct fl_udp_tx *tx, struct entry *e, const struct fl_roce_tx *packet,
+                       uint32_t len)
+{
+    const struct fl_port_flow *flow = &e->flow;
+    const struct iovec rest = {(uint8_t *)packet->iov[0].iov_base + sizeof(struct fl_bth),
+                               packet->iov[0].iov_len - sizeof(struct fl_bth)};
+    uint32_t start = len == e->segment_len ? e->icrc
+                                           : fl_udp_icrc_start(&flow->sgid, &flow->dgid, e->source->port,
+                                                               fl_udp_tx_dport(tx, flow), len);
+    struct piece piece = {e->bytes + e->len,
+                          fl_udp_icrc_with_id(start, &flow->dgid, (uint16_t)(e->id + e->nr_segments))};
+    le32 icrc;
+    memcpy(piece.to, packet->iov[0].iov_base, sizeof(struct fl_bth));
+    piece.crc = fl_icrc_bth(piece.crc, packet->iov[0].iov_base);
+    piece.to += sizeof(struct fl_bth);
+    if (rest.iov_len && !add_piece(&piece, &rest))
+        return false;
+    for (int i = 1; i < packet->nr_iov; i++) {
+        if (!add_piece(&piece, &packet->iov[i]))
+            return false;
+    }
+    icrc = le32_of(piece.crc);
+    memcpy(piece.to, &icrc, sizeof(icrc));
+    return true;
+}
+
 bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const struct fl_roce_tx *packet,
                     struct fl_port_stats *stats)
 {
     uint32_t len = packet->len + FL_IB_ICRC_LEN;
-    uint8_t service = *(const uint8_t *)packet->iov[0].iov_base >> 5, tos = flow->tos & (uint8_t)~ECN_MASK,
-            *p;
+    uint8_t service = *(const uint8_t *)packet->iov[0].iov_base >> 5, tos = flow->tos & (uint8_t)~ECN_MASK;
     struct fl_port_flow sprayed;
     struct source *source;
     struct entry *e;
@@ -331,22 +396,21 @@ bool fl_udp_tx_send(struct fl_udp_tx *tx, const struct fl_port_flow *flow, const
     e = place(tx, source, flow, tos, len, stats);
     if (!e)
         return false;
-    p = e->bytes + e->len;
-    for (int i = 0; i < packet->nr_iov; i++) {
-        if (!fl_try_copy(p, packet->iov[i].iov_base, packet->iov[i].iov_len)) {
-            stats->nr_tx_dropped++; /* as if the wire lost it: who sends it again finds the key closed */
-            if (!e->nr_segments)
-                take_back(tx, e);
-            return true;
-        }
-        p += packet->iov[i].iov_len;
+    if (!add_packet(tx, e, packet, len)) {
+        stats->nr_tx_dropped++; /* as if the wire lost it: who sends it again finds the key closed */
+        if (!e->nr_segments)
+            take_back(tx, e);
+        return true;
     }
-    seal(tx, e, e->bytes + e->len, len, (uint16_t)(e->id + e->nr_segments));
     e->len += len;
     e->source->count.next += e->nr_segments && e->source->count.by_packet;
     e->nr_segments++;
     e->closed = len < e->segment_len;
     stats->nr_tx++;
     stats->tx_len += len;
+    /* A burst that is full goes at once: the peer works on it while the next one is made, in the same buffer.
+     */
+    if (e->nr_segments > 1 && tx->tail - tx->head == 1 && !has_room(tx, e, e->segment_len))
+        fl_udp_tx_flush(tx, stats);
     return true;
 }

@@ -44,6 +44,7 @@ struct entry {
     bool apart;  /* leaves packet by packet */
     uint16_t id; /* IPv4 identification of the first segment; the kernel counts up from there */
     uint32_t len, segment_len, nr_segments;
+    uint32_t icrc; /* of a segment's headers before the packet, with identification 0 */
     uint8_t *bytes;
 };
 

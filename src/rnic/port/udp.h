@@ -47,6 +47,11 @@ int fl_udp_twin(const struct fl_port_flow *flow, uint8_t tos, uint16_t sport, ui
 /* ICRC of a packet (BTH to ICRC) as it would be with this identification (IPv4). */
 uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
                      uint16_t id, const void *packet, uint32_t packet_len);
+/* The same step by step: from the headers before the packet, with identification 0; with another one; then
+ * BTH and rest as in wire/ib.h. */
+uint32_t fl_udp_icrc_start(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport,
+                           uint16_t dport, uint32_t packet_len);
+uint32_t fl_udp_icrc_with_id(uint32_t start, const struct in6_addr *dst, uint16_t id);
 
 /* Receiver */
 
