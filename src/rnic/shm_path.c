@@ -151,6 +151,14 @@ static bool takes_requests(enum ibv_qp_state state)
     return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
+/* Field by field, in registers: this is asked for each packet, and what was stored in small pieces and is
+ * read in larger ones waits until all stores before it are done, such as those of the packet's data. */
+static bool is_same(const struct fl_shm_qp *a, const struct fl_shm_qp *b)
+{
+    return a->qpn == b->qpn && a->takes == b->takes && a->dest_qpn == b->dest_qpn && a->access == b->access &&
+           a->pd == b->pd && a->epoch == b->epoch && a->psn == b->psn;
+}
+
 static void show(struct fl_qp *qp, bool takes)
 {
     const struct fl_shm_qp now = {.qpn = qp->qp.qp_num,
@@ -162,7 +170,7 @@ static void show(struct fl_qp *qp, bool takes)
                                   .psn = qp->roce.attr.rq_psn};
     bool closes = qp->shown.takes && (!takes || (qp->shown.access & ~now.access));
     fl_shm_path_grant(qp);
-    if (!memcmp(&now, &qp->shown, sizeof(now)) || (!takes && !qp->shown.takes))
+    if (is_same(&now, &qp->shown) || (!takes && !qp->shown.takes))
         return;
     qp->shown = now;
     fl_shm_show(qp->rnic->shm->shm, &now);
