@@ -150,6 +150,7 @@ static void test_port_full(void **state)
     tv->attr.path_mtu = IBV_MTU_256;
     tv_connect(tv);
     tv_fill(&tv->a, 0, TV_BUF_LEN, 5);
+    test_port.small = true;
     for (int i = 0; i < 4; i++)
         assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, TV_BUF_LEN, 0), 0);
     for (int i = 0; i < 4; i++)

@@ -19,6 +19,7 @@
 #define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
 #define PORT_EVERY_NS (2 * FL_NS_PER_US)
 #define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
+#define TX_PACKETS    64  /* in one turn: what the peer asks for meanwhile follows without a gap */
 
 static struct {
     pthread_mutex_t lock; /* getting and putting; held across a fork */
@@ -26,14 +27,15 @@ static struct {
     struct fl_rnic *ended; /* the process ends: the program's objects still point at it */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void send_ready(struct fl_rnic *rnic);
+static bool send_ready(struct fl_rnic *rnic);
 
 static void before_fork(void)
 {
     pthread_mutex_lock(&process.lock);
     if (process.rnic) {
-        fl_rnic_lock(process.rnic); /* so that the child's copy is whole */
-        send_ready(process.rnic);   /* the parent may wait for the child now */
+        fl_rnic_lock(process.rnic);      /* so that the child's copy is whole */
+        while (send_ready(process.rnic)) /* the parent may wait for the child now */
+            ;
         fl_port_flush(process.rnic->port);
     }
     pthread_mutex_lock(&fl_devices_lock);
@@ -92,7 +94,8 @@ static void at_exit(void)
     if (!rnic || !lock_soon(&rnic->lock))
         return;
     rnic->now = fl_now_ns();
-    send_ready(rnic);
+    while (send_ready(rnic))
+        ;
     fl_list_for_each (client, &rnic->clients, link) {
         if (client->leave)
             client->leave(client, rnic->now);
@@ -328,13 +331,13 @@ bool fl_rnic_transmit(struct fl_rnic *rnic, const struct fl_port_flow *flow, con
     return true;
 }
 
-/* Up to TX_BATCH packets. True: there may be more. */
-static bool send_some(struct fl_rnic *rnic, struct fl_qp *qp)
+/* Up to TX_BATCH packets, counted in *nr. True: there may be more. */
+static bool send_some(struct fl_rnic *rnic, struct fl_qp *qp, uint32_t *nr)
 {
     struct fl_roce_tx tx;
     if (qp->link && fl_shm_path_carries(qp))
         return fl_shm_path_send_some(qp, TX_BATCH);
-    for (int n = 0; n < TX_BATCH; n++) {
+    for (int n = 0; n < TX_BATCH; n++, ++*nr) {
         if (!release(rnic))
             return true;
         if (!fl_roce_qp_tx(&qp->roce, rnic->now, &tx))
@@ -344,12 +347,18 @@ static bool send_some(struct fl_rnic *rnic, struct fl_qp *qp)
     return true;
 }
 
-void fl_rnic_send_locked(struct fl_rnic *rnic, struct fl_qp *qp)
+static void send_of(struct fl_rnic *rnic, struct fl_qp *qp, uint32_t *nr)
 {
     fl_list_del(&qp->ready_link);
-    if (send_some(rnic, qp))
+    if (send_some(rnic, qp, nr))
         fl_list_add_tail(&rnic->ready, &qp->ready_link);
     fl_qp_settle(qp);
+}
+
+void fl_rnic_send_locked(struct fl_rnic *rnic, struct fl_qp *qp)
+{
+    uint32_t nr = 0;
+    send_of(rnic, qp, &nr);
 }
 
 void fl_rnic_deliver(void *arg, const struct fl_port_packet *packet)
@@ -386,20 +395,25 @@ static void tick_due(struct fl_rnic *rnic)
     }
 }
 
-static void send_ready(struct fl_rnic *rnic)
+/* True: the turn ended before all had left that could. */
+static bool send_ready(struct fl_rnic *rnic)
 {
     struct fl_list waiting;
+    uint32_t nr = 0;
+    int n = 0;
     fl_list_init(&waiting);
-    for (int n = 0; n < TX_TURNS && !fl_list_empty(&rnic->ready) && release(rnic); n++) {
+    for (; n < TX_TURNS && nr < TX_PACKETS && !fl_list_empty(&rnic->ready) && release(rnic); n++) {
         struct fl_qp *qp = FL_LIST_FIRST(&rnic->ready, struct fl_qp, ready_link);
         if (fl_ack_may_wait(qp)) {
             fl_list_del(&qp->ready_link);
             fl_list_add_tail(&waiting, &qp->ready_link);
         } else {
-            fl_rnic_send_locked(rnic, qp);
+            send_of(rnic, qp, &nr);
         }
     }
+    const bool more = (n == TX_TURNS || nr >= TX_PACKETS) && !fl_list_empty(&rnic->ready);
     fl_list_splice(&rnic->ready, &waiting);
+    return more;
 }
 
 /* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
@@ -434,7 +448,8 @@ int fl_rnic_progress_locked(struct fl_rnic *rnic, int max)
         rnic->client_at = rnic->now;
     n += nr_client;
     tick_due(rnic);
-    send_ready(rnic);
+    if (send_ready(rnic))
+        return n + 1; /* the next turn comes at once: until then the last burst may grow */
     fl_port_flush(rnic->port);
     return n;
 }

@@ -130,7 +130,8 @@ static inline void fl_rnic_unlock(struct fl_rnic *rnic)
 void fl_rnic_add_client(struct fl_rnic *rnic, struct fl_rnic_client *client); /* locked */
 void fl_rnic_del_client(struct fl_rnic *rnic, struct fl_rnic_client *client);
 
-/* One turn, under the lock: packets in, packets out, what is due. Returns how many packets came. */
+/* One turn, under the lock: packets in, packets out, what is due. Returns how many packets came, and one more
+ * where there is more to be sent at once. */
 int fl_rnic_progress_locked(struct fl_rnic *rnic, int max);
 /* The same from a program's thread; nothing if another thread drives just now. last_look: it is about to
  * sleep, so that it should not be taken for one that goes on polling. */

@@ -15,6 +15,7 @@
 #include "rnic/rnic.h"
 
 #define QUEUE 256
+#define SMALL 20 /* fewer than leave in a turn */
 
 struct test_packet {
     struct fl_port_flow flow;
@@ -101,7 +102,7 @@ static void make_grh(struct test_packet *p)
 bool fl_port_send(struct fl_port *port, const struct fl_port_flow *flow, const struct fl_roce_tx *tx)
 {
     struct test_packet *p = &port->queue[port->tail % QUEUE];
-    if (port->tail - port->head == QUEUE || test_port.full) {
+    if (port->tail - port->head >= (test_port.small ? SMALL : QUEUE) || test_port.full) {
         test_port.nr_refused++;
         return false;
     }

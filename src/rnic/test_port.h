@@ -10,6 +10,7 @@
 struct test_port {
     bool drop_all; /* packets vanish */
     bool full;     /* takes nothing */
+    bool small;    /* has room for a few packets only */
     bool forge;    /* packets seem to come from another address */
     int nr_refused;
     int nr_qpns_back;
