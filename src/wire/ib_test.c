@@ -187,6 +187,22 @@ static void each_id_adds_its_own(void **state)
     }
 }
 
+/* It is computed in another way where no bit of the masked byte is set. */
+static void ecn_is_not_under_the_icrc(void **state)
+{
+    uint8_t packet[64] = {0x04, 0, 0xff, 0xff};
+    for (size_t i = 5; i < sizeof(packet); i++)
+        packet[i] = (uint8_t)(i * 29);
+    for (uint32_t len = sizeof(struct fl_bth) + FL_IB_ICRC_LEN; len <= sizeof(packet); len++) {
+        packet[4] = 0;
+        uint32_t icrc = fl_icrc_rest(0x12345678, packet, len);
+        for (uint32_t ecn = 1; ecn < 256; ecn++) {
+            packet[4] = (uint8_t)ecn;
+            assert_int_equal(fl_icrc_rest(0x12345678, packet, len), icrc);
+        }
+    }
+}
+
 /* One wrong bit in the packet is not explained by an identification, but for one in 65536. */
 static void wrong_icrc_has_no_id(void **state)
 {
@@ -354,11 +370,11 @@ static void syndromes(void **state)
 
 int main(void)
 {
-    return FL_UNIT_RUN(cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma),
-                       cmocka_unit_test(literal_atomics), cmocka_unit_test(literal_deth),
-                       cmocka_unit_test(literal_icrc), cmocka_unit_test(each_id_adds_its_own),
-                       cmocka_unit_test(wrong_icrc_has_no_id), cmocka_unit_test(every_length_finds_the_id),
-                       cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table),
-                       cmocka_unit_test(what_may_follow), cmocka_unit_test(rnr_timers),
-                       cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
+    return FL_UNIT_RUN(
+        cmocka_unit_test(literal_bth), cmocka_unit_test(literal_rdma), cmocka_unit_test(literal_atomics),
+        cmocka_unit_test(literal_deth), cmocka_unit_test(literal_icrc),
+        cmocka_unit_test(each_id_adds_its_own), cmocka_unit_test(ecn_is_not_under_the_icrc),
+        cmocka_unit_test(wrong_icrc_has_no_id), cmocka_unit_test(every_length_finds_the_id),
+        cmocka_unit_test(refused_packets), cmocka_unit_test(opcode_table), cmocka_unit_test(what_may_follow),
+        cmocka_unit_test(rnr_timers), cmocka_unit_test(psn_arithmetic), cmocka_unit_test(syndromes));
 }

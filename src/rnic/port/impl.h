@@ -90,7 +90,7 @@ struct fl_port {
     bool block_refused;   /* the last one */
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
     uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
-    struct fl_icrc_finder finder;
+    struct fl_udp_checker checker;
     struct {
         int fd;
         uint16_t sport;

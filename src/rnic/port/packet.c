@@ -89,23 +89,52 @@ static void make_grh(uint8_t *grh, const struct fl_udp_datagram *d, uint16_t id)
     }
 }
 
-int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_icrc_finder *finder,
+static void learn(struct fl_udp_checker *c, const struct fl_udp_datagram *d, uint16_t dport)
+{
+    c->start = fl_udp_icrc_start(&d->src, &d->dst, d->sport, dport, d->len);
+    c->src = d->src;
+    c->dst = d->dst;
+    c->sport = d->sport;
+    c->dport = dport;
+    c->len = d->len;
+}
+
+static bool knows(const struct fl_udp_checker *c, const struct fl_udp_datagram *d, uint16_t dport)
+{
+    return c->len == d->len && c->sport == d->sport && c->dport == dport &&
+           IN6_ARE_ADDR_EQUAL(&c->src, &d->src) && IN6_ARE_ADDR_EQUAL(&c->dst, &d->dst);
+}
+
+/* IPv4: the identification that explains the ICRC, in *id: that of the burst so far, else whichever does. */
+static bool is_right(struct fl_udp_checker *c, const struct fl_udp_datagram *d, uint16_t dport, uint16_t *id)
+{
+    uint16_t other;
+    le32 icrc;
+    memcpy(&icrc, d->bytes + d->len - sizeof(icrc), sizeof(icrc));
+    if (!knows(c, d, dport))
+        learn(c, d, dport);
+    *id = (uint16_t)(c->first_id + d->index);
+    uint32_t difference = le32_get(icrc) ^
+                          fl_icrc_rest(fl_udp_icrc_with_id(c->start, &d->dst, *id), d->bytes, d->len);
+    if (!difference)
+        return true;
+    /* IPv6 has no identification: there all bits are checked. */
+    if (!fl_udp_is_ip4(&d->dst) || !fl_icrc_finder_id(&c->finder, difference, d->len, &other))
+        return false;
+    *id ^= other;
+    c->first_id = (uint16_t)(*id - d->index);
+    return true;
+}
+
+int fl_udp_packet(const struct fl_udp_datagram *d, uint16_t dport, struct fl_udp_checker *checker,
                   struct fl_port_packet *packet, uint8_t *grh)
 {
-    uint32_t expected, got;
-    uint16_t id = d->index, other = 0;
-    le32 icrc;
-    if (d->len < sizeof(struct fl_bth) + sizeof(icrc) || d->len > FL_UDP_PACKET_MAX)
+    uint16_t id;
+    if (d->len < sizeof(struct fl_bth) + FL_IB_ICRC_LEN || d->len > FL_UDP_PACKET_MAX)
         return -EPROTO;
-    memcpy(&icrc, d->bytes + d->len - sizeof(icrc), sizeof(icrc));
-    got = le32_get(icrc);
-    expected = fl_udp_icrc(&d->src, &d->dst, d->sport, dport, id, d->bytes, d->len);
-    /* IPv6 has no identification: there all bits are checked. */
-    if (got != expected &&
-        (!fl_udp_is_ip4(&d->dst) || !fl_icrc_finder_id(finder, got ^ expected, d->len, &other)))
+    if (!is_right(checker, d, dport, &id))
         return -EBADMSG;
-    id ^= other;
-    if (fl_ib_packet_view(&packet->packet, d->bytes, d->len - sizeof(icrc)) < 0)
+    if (fl_ib_packet_view(&packet->packet, d->bytes, d->len - FL_IB_ICRC_LEN) < 0)
         return -EPROTO;
     packet->sgid = d->src;
     packet->dgid = d->dst;

@@ -141,7 +141,7 @@ static bool deliver(struct fl_port *port, const struct fl_udp_datagram *datagram
                     const struct delivery *to)
 {
     struct fl_port_packet packet;
-    int rc = fl_udp_packet(datagram, dport, &port->finder, &packet, port->grh);
+    int rc = fl_udp_packet(datagram, dport, &port->checker, &packet, port->grh);
     if (rc < 0) {
         if (rc == -EBADMSG)
             port->stats.nr_bad_icrc++;

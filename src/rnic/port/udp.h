@@ -79,9 +79,19 @@ bool fl_udp_rx_rests(struct fl_udp_rx *rx);
 /* Packets are left from the last system call. */
 bool fl_udp_rx_has_more(const struct fl_udp_rx *rx);
 
+/* What an ICRC takes that the packet before has in common with this one; zeroed at first. */
+struct fl_udp_checker {
+    struct fl_icrc_finder finder;
+    struct in6_addr src, dst;
+    uint16_t sport, dport;
+    uint16_t first_id; /* IPv4 identification of the burst's first packet, most likely */
+    uint32_t len;      /* 0: nothing is known */
+    uint32_t start;    /* fl_udp_icrc_start() of the above */
+};
+
 /* Checks the ICRC and makes of it what the queue pairs take; packet holds as long as datagram does, and grh
  * (FL_ROCE_GRH_LEN bytes) where it points to. 0, -EBADMSG: ICRC, -EPROTO: headers. */
-int fl_udp_packet(const struct fl_udp_datagram *datagram, uint16_t dport, struct fl_icrc_finder *finder,
+int fl_udp_packet(const struct fl_udp_datagram *datagram, uint16_t dport, struct fl_udp_checker *checker,
                   struct fl_port_packet *packet, uint8_t *grh);
 
 /* Sender */
