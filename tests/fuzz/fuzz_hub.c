@@ -5,6 +5,7 @@
  * says whose, and what it needs. Whatever they say, a block has one owner, and each count is right.
  */
 #include "fuzz.h"
+#include "input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +13,12 @@
 #include "base/util.h"
 #include "rnic/hub/proto.h"
 
-struct input {
-    const uint8_t *at, *end;
-};
-
 struct bed {
     struct fl_hub_table table;
     struct fl_hub_shared *shared[2];
     int now; /* which of them */
     uint32_t slots[8];
 };
-
-static uint8_t byte(struct input *in)
-{
-    return in->at < in->end ? *in->at++ : 0;
-}
-
-static void take(struct input *in, void *p, size_t len)
-{
-    size_t n = FL_MIN(len, (size_t)(in->end - in->at));
-    memset(p, 0, len);
-    memcpy(p, in->at, n);
-    in->at += n;
-}
 
 static void check(const struct bed *bed)
 {

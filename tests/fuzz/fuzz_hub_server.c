@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hub's side of the Unix socket, whole: processes that connect, say anything, bring descriptors of any kind, write
- * anything into their wills and rings, and die or leave; and what is then to be said for them. Input: records of a byte
- * that says what happens, one that says whose, and what it needs. Whatever they do, each bond comes from a will and not
- * more often than it is to be said, and no descriptor is left.
+ * The hub's side of the Unix socket, whole: processes that connect, say anything, bring descriptors of any
+ * kind, write anything into their wills and rings, and die or leave; and what is then to be said for them.
+ * Input: records of a byte that says what happens, one that says whose, and what it needs. Whatever they do,
+ * each bond comes from a will and not more often than it is to be said, what is said is a DREQ of that bond
+ * and nothing else, and no descriptor is left.
  */
 #include "fuzz.h"
+#include "input.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,14 +24,11 @@
 #include "rnic/hub/link.h"
 #include "rnic/hub/server.h"
 #include "rnic/hub/unix.h"
+#include "rnic/port/impl.h"
 
 #define MEMBERS  4
 #define TOLD_MAX 3 /* times that each bond is told */
 #define ROUNDS   64
-
-struct input {
-    const uint8_t *at, *end;
-};
 
 struct member {
     int fd;
@@ -45,20 +44,6 @@ struct bed {
     char name[FL_HUB_NAME_LEN];
     struct member members[MEMBERS];
 };
-
-static uint8_t byte(struct input *in)
-{
-    return in->at < in->end ? *in->at++ : 0;
-}
-
-static size_t take(struct input *in, void *p, size_t len)
-{
-    size_t n = FL_MIN(len, (size_t)(in->end - in->at));
-    memset(p, 0, len);
-    memcpy(p, in->at, n);
-    in->at += n;
-    return n;
-}
 
 static int count_fds(void)
 {
@@ -208,6 +193,32 @@ static void push(struct bed *bed, struct input *in)
     fl_hub_server_push(bed->server, slot, &meta, bytes, len);
 }
 
+/* As the peer reads it, from memory of exactly that length */
+static void check_word(const struct fl_hub_bond *bond, uint64_t tid)
+{
+    struct fl_last_word word;
+    struct fl_ib_packet packet;
+    fl_port_last_word(bond, tid, &word);
+    assert(!memcmp(&word.flow.sgid, &bond->local, 16) && !memcmp(&word.flow.dgid, &bond->remote, 16) &&
+           !word.flow.dport);
+    uint8_t *bytes = malloc(word.packet.len);
+    uint32_t at = 0;
+    for (int i = 0; i < word.packet.nr_iov; i++) {
+        assert(at + word.packet.iov[i].iov_len <= word.packet.len);
+        memcpy(bytes + at, word.packet.iov[i].iov_base, word.packet.iov[i].iov_len);
+        at += (uint32_t)word.packet.iov[i].iov_len;
+    }
+    assert(at == word.packet.len && fl_ib_packet_view(&packet, bytes, at) == 0);
+    assert(packet.qpn == FL_IB_QP1 && fl_ib_deth(&packet) &&
+           be32_get(fl_ib_deth(&packet)->qkey) == FL_IB_QP1_QKEY);
+    const struct fl_cm_mad *mad = fl_cm_view(packet.payload, packet.payload_len);
+    assert(mad && be16_get(mad->hdr.attr_id) == FL_CM_DREQ && be64_get(mad->hdr.tid) == tid);
+    assert(be32_get(mad->dreq.local_id) == bond->local_id &&
+           be32_get(mad->dreq.remote_id) == bond->remote_id &&
+           be24_get(mad->dreq.remote_qpn) == (bond->remote_qpn & 0xffffff));
+    free(bytes);
+}
+
 /* All that is to be said for the dead, as time goes on */
 static void tell(struct bed *bed, uint64_t now)
 {
@@ -215,8 +226,10 @@ static void tell(struct bed *bed, uint64_t now)
     struct fl_hub_bond bond;
     uint64_t nr = 0;
     for (int i = 0; i < 10 && bed->estates.nr; i++, now += FL_NS_PER_S / 5) {
-        while (fl_hub_estates_next(&bed->estates, now, &bond))
+        while (fl_hub_estates_next(&bed->estates, now, &bond)) {
             assert(++nr <= limit);
+            check_word(&bond, now + nr);
+        }
     }
     assert(!bed->estates.nr && fl_hub_estates_deadline(&bed->estates) == UINT64_MAX);
 }

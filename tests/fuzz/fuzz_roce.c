@@ -6,6 +6,7 @@
  * at the latest when the queue pair is torn down; memory is touched through checked ranges only.
  */
 #include "fuzz.h"
+#include "input.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,19 +18,10 @@
 #define MEM_LEN 9000
 #define KEY     0x1001u
 
-struct input {
-    const uint8_t *at, *end;
-};
-
 struct bed {
     uint8_t *mem; /* exactly that long, so that ASan sees the end */
     uint64_t nr_sends, nr_sends_done, nr_recvs, nr_recvs_done;
 };
-
-static uint8_t byte(struct input *in)
-{
-    return in->at < in->end ? *in->at++ : 0;
-}
 
 static uint32_t pair(struct input *in)
 {

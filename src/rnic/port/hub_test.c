@@ -229,7 +229,7 @@ static int node_listen(struct node *node, uint64_t service_id)
 {
     uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
     int rc;
-    while ((rc = node_do(node, LISTEN, service_id)) == -EAGAIN && fl_now_ns() < end)
+    while (((rc = node_do(node, LISTEN, service_id)) == -EAGAIN || rc == -EINPROGRESS) && fl_now_ns() < end)
         usleep(1000);
     return rc;
 }
@@ -466,15 +466,13 @@ static void a_hub_may_be_too_busy_to_give_services(void **state)
 {
     struct bed *b = bed_open(3);
     struct node *n = b->nodes;
-    n[0].argument = 1500000;
+    n[0].argument = 3000000; /* longer than an answer is wanted */
     __atomic_store_n(&n[0].command, BE_BUSY, __ATOMIC_SEQ_CST);
     usleep(10000);
-    uint64_t start = fl_now_ns();
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 78), -EINPROGRESS);
     assert_int_equal(node_do(&n[2], LISTEN_ONCE, 79), -EINPROGRESS);
-    assert_true(fl_now_ns() - start < FL_NS_PER_S); /* the answer takes longer */
     while (__atomic_load_n(&n[0].command, __ATOMIC_SEQ_CST) != NOTHING) {
         assert_int_not_equal(node_do(&n[1], LISTEN_ONCE, 77), -EADDRINUSE);
         usleep(1000);

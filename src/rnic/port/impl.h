@@ -108,6 +108,13 @@ void fl_port_lost_hub(struct fl_port *port, uint64_t now);
 void fl_port_stop_serving(struct fl_port *port, uint64_t now);
 
 /* last_words.c */
+struct fl_last_word {
+    struct fl_port_flow flow;
+    struct fl_cm_mad mad;
+    struct fl_roce_tx packet; /* of mad */
+};
+/* What is said to the peer of a connection, whatever the will says that it was. No I/O. */
+void fl_port_last_word(const struct fl_hub_bond *bond, uint64_t tid, struct fl_last_word *word);
 void fl_port_say_last_words(struct fl_port *port, uint64_t now);
 void fl_port_inherit(struct fl_port *port, uint64_t now);
 

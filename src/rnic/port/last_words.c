@@ -11,25 +11,22 @@
 
 #define BATCH 256 /* at a time */
 
-static void say(struct fl_udp_tx *tx, const struct fl_hub_bond *bond, uint64_t tid,
-                struct fl_port_stats *stats)
+void fl_port_last_word(const struct fl_hub_bond *bond, uint64_t tid, struct fl_last_word *word)
 {
-    const struct fl_port_flow flow = {
+    word->flow = (struct fl_port_flow){
         .sgid = bond->local, .dgid = bond->remote, .scope_id = bond->scope_id, .hop_limit = FL_UDP_TTL};
-    struct fl_cm_mad mad;
-    struct fl_roce_tx packet;
-    fl_cm_init(&mad, FL_CM_DREQ, tid);
-    mad.dreq.local_id = be32_of(bond->local_id);
-    mad.dreq.remote_id = be32_of(bond->remote_id);
-    mad.dreq.remote_qpn = be24_of(bond->remote_qpn);
-    fl_port_mad(&packet, (uint32_t)tid, &mad);
-    fl_udp_tx_send(tx, &flow, &packet, stats);
+    fl_cm_init(&word->mad, FL_CM_DREQ, tid);
+    word->mad.dreq.local_id = be32_of(bond->local_id);
+    word->mad.dreq.remote_id = be32_of(bond->remote_id);
+    word->mad.dreq.remote_qpn = be24_of(bond->remote_qpn);
+    fl_port_mad(&word->packet, (uint32_t)tid, &word->mad);
 }
 
 /* By sockets of their own: what a will says must not use up those that this process's packets leave by. */
 void fl_port_say_last_words(struct fl_port *port, uint64_t now)
 {
     struct fl_hub_bond bond;
+    struct fl_last_word word;
     struct fl_udp_tx *tx;
     if (fl_hub_estates_deadline(&port->estates) > now)
         return;
@@ -37,7 +34,8 @@ void fl_port_say_last_words(struct fl_port *port, uint64_t now)
     if (!tx)
         return;
     for (int n = 0; n < BATCH && fl_hub_estates_next(&port->estates, now, &bond); n++) {
-        say(tx, &bond, now + (uint64_t)n, &port->stats);
+        fl_port_last_word(&bond, now + (uint64_t)n, &word);
+        fl_udp_tx_send(tx, &word.flow, &word.packet, &port->stats);
         port->stats.nr_last_words++;
     }
     fl_udp_tx_flush(tx, &port->stats);
