@@ -81,10 +81,7 @@ struct ibv_ah *fl_ah_create(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     if (!fl_limit_take(pd->context, FL_LIMITED_AH))
         return NULL;
-    struct ibv_ah *ah = make_ah(pd, attr);
-    if (!ah)
-        fl_limit_give(pd->context, FL_LIMITED_AH);
-    return ah;
+    return fl_limit_used(pd->context, FL_LIMITED_AH, make_ah(pd, attr));
 }
 
 /* The last 20 of the 40 bytes are an IPv4 header (annex A17.4.5.2), or all of them an IPv6 one. */

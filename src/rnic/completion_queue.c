@@ -103,10 +103,7 @@ struct ibv_cq_ex *fl_cq_create_ex(struct ibv_context *context, struct ibv_cq_ini
 {
     if (!fl_limit_take(context, FL_LIMITED_CQ))
         return NULL;
-    struct ibv_cq_ex *cq = make_cq(context, attr);
-    if (!cq)
-        fl_limit_give(context, FL_LIMITED_CQ);
-    return cq;
+    return fl_limit_used(context, FL_LIMITED_CQ, make_cq(context, attr));
 }
 
 struct ibv_cq *fl_cq_create(struct ibv_context *context, int cqe, void *cq_context,

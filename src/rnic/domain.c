@@ -24,11 +24,9 @@ static struct fl_pd *make_pd(struct ibv_context *context, uint32_t number)
 {
     if (!fl_limit_take(context, FL_LIMITED_PD))
         return NULL;
-    struct fl_pd *pd = calloc(1, sizeof(*pd));
-    if (!pd) {
-        fl_limit_give(context, FL_LIMITED_PD);
+    struct fl_pd *pd = fl_limit_used(context, FL_LIMITED_PD, calloc(1, sizeof(*pd)));
+    if (!pd)
         return NULL;
-    }
     pd->number = number;
     pd->pd.context = context;
     pd->pd.handle = number;

@@ -222,32 +222,32 @@ static inline bool fl_gone(struct ibv_context *context)
     return fl_unlikely(fl_context_of(context)->rnic->gone);
 }
 
-/* The RNIC, locked; NULL: the queue pair was destroyed, perhaps while its lock was waited for, or all is
- * gone. */
-static inline struct fl_rnic *fl_qp_lock(struct fl_qp *qp)
+/*
+ * The RNIC, locked; NULL: all is gone, or the object was destroyed, perhaps while the lock was waited for:
+ * then its place does not hold any more what it did.
+ */
+static inline struct fl_rnic *fl_lock_while(struct fl_rnic *rnic, void *const *place, const void *was)
 {
-    struct fl_rnic *rnic = __atomic_load_n(&qp->rnic, __ATOMIC_RELAXED);
     if (fl_unlikely(rnic->gone))
         return NULL;
     fl_rnic_lock(rnic);
-    if (fl_likely(qp->rnic == rnic))
+    if (fl_likely(*place == was))
         return rnic;
     fl_rnic_unlock(rnic);
     return NULL;
 }
 
-/* The same for an object that has nothing but its context, which is another once it is destroyed. */
+static inline struct fl_rnic *fl_qp_lock(struct fl_qp *qp)
+{
+    struct fl_rnic *rnic = __atomic_load_n(&qp->rnic, __ATOMIC_RELAXED);
+    return fl_lock_while(rnic, (void *const *)&qp->rnic, rnic);
+}
+
+/* Of an object that has nothing but its context */
 static inline struct fl_rnic *fl_context_lock(struct ibv_context *const *context)
 {
     struct ibv_context *was = __atomic_load_n(context, __ATOMIC_RELAXED);
-    struct fl_rnic *rnic = fl_context_of(was)->rnic;
-    if (fl_unlikely(rnic->gone))
-        return NULL;
-    fl_rnic_lock(rnic);
-    if (fl_likely(*context == was))
-        return rnic;
-    fl_rnic_unlock(rnic);
-    return NULL;
+    return fl_lock_while(fl_context_of(was)->rnic, (void *const *)context, was);
 }
 
 static inline void fl_count(uint32_t *nr, int by)
@@ -273,6 +273,14 @@ static inline bool fl_limit_take(struct ibv_context *context, enum fl_limited ki
 static inline void fl_limit_give(struct ibv_context *context, enum fl_limited kind)
 {
     fl_count(&fl_context_of(context)->device->nr_objects[kind], -1);
+}
+
+/* What was made of it; if that is nothing it is given back. */
+static inline void *fl_limit_used(struct ibv_context *context, enum fl_limited kind, void *made)
+{
+    if (!made)
+        fl_limit_give(context, kind);
+    return made;
 }
 
 /* context.c: the functions that the verbs' inline functions call */

@@ -461,10 +461,7 @@ struct ibv_qp *fl_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_a
 {
     if (!fl_limit_take(context, FL_LIMITED_QP))
         return NULL;
-    struct ibv_qp *qp = make_qp(context, attr);
-    if (!qp)
-        fl_limit_give(context, FL_LIMITED_QP);
-    return qp;
+    return fl_limit_used(context, FL_LIMITED_QP, make_qp(context, attr));
 }
 
 struct ibv_qp *fl_qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)

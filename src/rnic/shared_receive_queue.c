@@ -44,10 +44,7 @@ struct ibv_srq *fl_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
     if (!fl_limit_take(pd->context, FL_LIMITED_SRQ))
         return NULL;
-    struct ibv_srq *srq = make_srq(pd, attr);
-    if (!srq)
-        fl_limit_give(pd->context, FL_LIMITED_SRQ);
-    return srq;
+    return fl_limit_used(pd->context, FL_LIMITED_SRQ, make_srq(pd, attr));
 }
 
 struct ibv_srq *fl_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
