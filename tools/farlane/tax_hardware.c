@@ -24,7 +24,8 @@ static bool has_device(char device[FL_RDMA_NAME_LEN])
     return any;
 }
 
-/* One address of each interface is enough, and IPv4 the one that every device has. */
+/* At this address, if hardware has it. Addresses of IPv4 are tried first, which every device has, then those
+ * of IPv6. */
 static bool listen_at(const struct ifaddrs *ifa, int family, char *listen, size_t len, char *device,
                       struct fl_error *err)
 {
