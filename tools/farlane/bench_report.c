@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "bench.h"
+#include "machine.h"
 #include "term.h"
 
 /* URLs are long: each gets a letter. */
@@ -125,16 +126,18 @@ static void warn_behind(const struct bench_plan *plan)
 
 static void warn_disturbed(const struct bench_plan *plan)
 {
-    double most = 0;
-    uint32_t i;
+    struct bench_result *const *results = plan->results;
+    uint32_t i, worst = 0;
+    char who[32], text[256];
 
     for (i = 0; i < plan->nr_results; i++)
-        if (bench_was_disturbed(plan->results[i]))
-            most = FL_MAX(most, plan->results[i]->waited);
-    if (most > 0)
-        printf("%sThe machine was disturbed: other programs kept a thread from its CPU for up to %.0f %% of "
-               "a run.%s\n",
-               term_on(stdout, TERM_YELLOW), most * 100, term_off(stdout));
+        if (results[i]->waited > results[worst]->waited)
+            worst = i;
+    if (!plan->nr_results || !bench_was_disturbed(results[worst]))
+        return;
+    snprintf(who, sizeof(who), "%c, depth %u", letter_of(results, worst), results[worst]->depth);
+    machine_tell_waiting(results[worst]->waited, "run", who, text, sizeof(text));
+    printf("%s%s%s\n", term_on(stdout, TERM_YELLOW), text, term_off(stdout));
 }
 
 /* True if there were any. */

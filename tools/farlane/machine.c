@@ -47,3 +47,12 @@ json_t *date_json(void)
     strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
     return json_string(date);
 }
+
+void machine_tell_waiting(double share, const char *of, const char *who, char *text, size_t len)
+{
+    snprintf(text, len,
+             "Programs waited for a CPU for up to %.0f %% of a %s (%s): others ran as well, or it keeps more "
+             "threads busy "
+             "than this machine has CPUs.",
+             share * 100, of, who);
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "machine.h"
 #include "tax.h"
 
 static int compare(const void *a, const void *b)
@@ -35,7 +36,8 @@ static double value(const struct tax_path *path, enum tax_column column, uint32_
     case TAX_RATE:
         return iops->iops;
     case TAX_GBPS:
-        return path->sample[TAX_BANDWIDTH][round].gb_per_s > 0 ? path->sample[TAX_BANDWIDTH][round].gb_per_s : -1;
+        return path->sample[TAX_BANDWIDTH][round].gb_per_s > 0 ? path->sample[TAX_BANDWIDTH][round].gb_per_s
+                                                               : -1;
     case TAX_HOST:
         return iops->host_cores < 0 ? -1 : iops->host_cores / iops->iops * 1e6;
     default:
@@ -112,9 +114,6 @@ bool tax_tell_disturbance(const struct tax *tax, char *text, size_t len)
 {
     const struct tax_path *worst = most_disturbed(tax);
 
-    snprintf(text, len,
-             "Programs waited for a CPU for up to %.0f %% of a measurement (%s): others ran as well, or that path keeps "
-             "more threads busy than this machine has CPUs.",
-             most_waited(worst) * 100, worst->name);
+    machine_tell_waiting(most_waited(worst), "measurement", worst->name, text, len);
     return most_waited(worst) > TAX_DISTURBED;
 }
