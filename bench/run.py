@@ -208,7 +208,7 @@ def ram_rows(t):
 
     compare("4 KiB random read, depth 1, mean: ram / floor", 1.25, "mean_us", lambda: bench(t.url()), beside(), "us", "less")
     compare("4 KiB random read, depth 32: ram / floor", 0.8, "iops", lambda: bench(t.url(), depth=32), beside(depth=32), "kIOPS", "more", 1e-3)
-    compare("4 KiB random read, depth 32: ram / floor in caches", 0.8, "iops", lambda: bench(t.url(), depth=32), beside(depth=32, memory=0),
+    compare("4 KiB random read, depth 32: ram / floor in caches", None, "iops", lambda: bench(t.url(), depth=32), beside(depth=32, memory=0),
             "kIOPS", "more", 1e-3)
     compare("4 KiB random write, depth 32: ram / floor", None, "iops", lambda: bench(t.url(), "randwrite", depth=32),
             beside(depth=32, write=True), "kIOPS", "more", 1e-3)
