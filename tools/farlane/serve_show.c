@@ -74,6 +74,11 @@ static void note_listener(void *arg, const struct fl_listener_info *info)
     if (!text || reach->nr >= MAX_ADDRESSES)
         return;
     text += 3;
+    if (!strcmp(info->state, "waiting for address") && strlen(text) > 2 &&
+        !strcmp(text + strlen(text) - 2, ":0")) {
+        reach->loopback_only = false; /* nobody knows its port yet, so there is no URL to show */
+        return;
+    }
     if (fl_addr_parse(text, FL_URL_DEFAULT_PORT, &addr, NULL) == 0) {
         if (!fl_addr_is_loopback(&addr))
             reach->loopback_only = false;
