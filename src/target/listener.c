@@ -258,7 +258,7 @@ int fl_target_listen(struct fl_target *target, const struct fl_listener_spec *sp
     }
     if (!r)
         r = try_listen(port, &why);
-    if (r < 0 && (spec->strict || target->stopping ||
+    if (r < 0 && (spec->strict || target->stopping || (r == -EADDRINUSE && spec->exclusive) ||
                   (r != -EADDRNOTAVAIL && r != -EAGAIN && r != -EADDRINUSE && r != -ENODEV))) {
         fl_error_set(err, r, "%s", why.text);
         goto free;

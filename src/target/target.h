@@ -83,6 +83,7 @@ struct fl_listener_spec {
     char host[300];    /* as the user wrote it */
     char port[8];
     bool strict;       /* an address that isn't there yet fails at once instead of waiting for it */
+    bool exclusive;    /* a port that somebody else has fails at once instead of being tried again */
     bool hdgst, ddgst; /* digests allowed */
     char dev[64];      /* RDMA: auto, soft, hardware or a device's name; "": auto */
 };

@@ -223,38 +223,6 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
     return rc;
 }
 
-struct state_of {
-    uint32_t id;
-    bool failed;
-    char reason[300];
-};
-
-static void note_state(void *arg, const struct fl_listener_info *info)
-{
-    struct state_of *state = arg;
-
-    if (info->id != state->id)
-        return;
-    state->failed = !strcmp(info->state, "failed");
-    snprintf(state->reason, sizeof(state->reason), "%s", info->reason ? info->reason : "");
-}
-
-/*
- * An address that isn't there yet is waited for. A port that another program has is not: somebody would
- * believe to serve, and hosts would talk to that program.
- */
-static int refuse_failed(struct server *s, uint32_t id, struct fl_error *err)
-{
-    const struct fl_target_visitor visitor = {.listener = note_state};
-    struct state_of state = {.id = id};
-
-    fl_target_visit(s->target, &visitor, &state);
-    if (!state.failed)
-        return 0;
-    fl_target_unlisten(s->target, id, NULL);
-    return fl_error_set(err, -EADDRINUSE, "%s", state.reason);
-}
-
 int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
                         struct fl_error *err)
 {
@@ -267,6 +235,9 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
     if (rc < 0)
         return rc;
     spec.strict = cfg->strict && *cfg->strict;
+    /* An address that isn't there yet is waited for. A port that another program has is not: somebody would
+     * believe to serve, and hosts would talk to that program. */
+    spec.exclusive = true;
     spec.hdgst = !cfg->hdgst || *cfg->hdgst;
     spec.ddgst = !cfg->ddgst || *cfg->ddgst;
     grown = realloc(s->listeners, (s->nr_listeners + 1) * sizeof(*grown));
@@ -274,8 +245,6 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
         return fl_error_set(err, -ENOMEM, "out of memory");
     s->listeners = grown;
     rc = fl_target_listen(s->target, &spec, id, err);
-    if (rc == 0)
-        rc = refuse_failed(s, *id, err);
     if (rc < 0)
         return rc;
     for (i = 0; rc == 0 && i < cfg->nr_ana; i++) /* before the first host is let in */
