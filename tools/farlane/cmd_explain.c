@@ -73,6 +73,18 @@ static void fill_gaps(struct explanation *e, const char *why)
             snprintf(e->choice.why_not[i], FL_WHY_LEN, "%.*s", FL_WHY_LEN - 1, why);
 }
 
+/* It was not the URL that asked for a device. */
+static void name_require(char *text, size_t len)
+{
+    static const char said[] = "dev=hardware ";
+    char rest[sizeof(((struct fl_error *)0)->text)];
+
+    if (strncmp(text, said, strlen(said)))
+        return;
+    snprintf(rest, sizeof(rest), "%s", text + strlen(said));
+    snprintf(text, len, "--require hardware %.*s", (int)(len - strlen("--require hardware ") - 1), rest);
+}
+
 static int look(const struct fl_url *url, const struct fl_device_options *o, struct explanation *e,
                 struct fl_error *err)
 {
@@ -87,6 +99,11 @@ static int look(const struct fl_url *url, const struct fl_device_options *o, str
     e->code = fl_choose(&facts, dev, &e->choice, &e->err);
     e->path = e->choice.path;
     fl_choose_forget(&facts);
+    if (dev != url->dev) {
+        name_require(e->err.text, sizeof(e->err.text));
+        for (int i = 0; i < FL_NR_PATHS; i++)
+            name_require(e->choice.why_not[i], FL_WHY_LEN);
+    }
     if (!rdma) { /* there is a route, or TCP will say that there is none */
         e->path = FL_PATH_TCP;
         e->code = e->code == -ENODEV ? 0 : e->code;
