@@ -5,6 +5,7 @@
 #include "base/try.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -209,9 +210,16 @@ static void install(int sig)
 void fl_try_init(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static enum { UNKNOWN, ON, OFF } wanted;
     pthread_mutex_lock(&lock);
-    install(SIGSEGV);
-    install(SIGBUS);
+    if (wanted == UNKNOWN) {
+        const char *value = getenv("FARLANE_SIGSEGV");
+        wanted = value && !strcmp(value, "0") ? OFF : ON;
+    }
+    if (wanted == ON) {
+        install(SIGSEGV);
+        install(SIGBUS);
+    }
     pthread_mutex_unlock(&lock);
 }
 

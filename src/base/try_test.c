@@ -42,6 +42,19 @@ static volatile uint8_t *hole(void)
     return p;
 }
 
+/* It is left alone where the user says so. */
+static void switched_off(void)
+{
+    struct sigaction now;
+    signal(SIGSEGV, SIG_DFL);
+    setenv("FARLANE_SIGSEGV", "0", 1);
+    fl_try_init();
+    sigaction(SIGSEGV, NULL, &now);
+    if ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)
+        _exit(1);
+    fl_try_copy((void *)hole(), "x", 1);
+}
+
 static void usual(void)
 {
     signal(SIGSEGV, SIG_DFL);
@@ -124,7 +137,9 @@ static void with_a_handler_that_passes_on(void)
 
 static void faults_of_others(void **state)
 {
-    int status = status_of(usual);
+    int status = status_of(switched_off);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    status = status_of(usual);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     status = status_of(sent);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
