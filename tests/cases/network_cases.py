@@ -7,6 +7,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from network import add_ipv6
 from peer_host import Controller
 from product import NQN, Server, run, wait_until
 from runner import main
@@ -43,10 +46,8 @@ def case_T15_ipv6_addresses_of_all_lengths():
     """39 characters that do not get shorter, and an address that needs a scope. (::1 is a case of tcp_cases.py.)"""
     longest = "2001:db80:1111:2222:3333:4444:5555:6666"
     assert len(longest) == 39
-    for address, written in ((longest + "/128", longest), ("fe80::1/64", "fe80::1%lo")):
-        subprocess.run(["ip", "addr", "add", address, "dev", "lo", "nodad"], check=True)
-        wait_until("the kernel has made its route", lambda: subprocess.run(["ip", "-6", "route", "get", address.split("/")[0], "oif", "lo"],
-                                                                           capture_output=True).returncode == 0)
+    for address, length, written in ((longest, 128, longest), ("fe80::1", 64, "fe80::1%lo")):
+        add_ipv6(address, length)
         with Server("ram:16M", listen=(f"tcp://[{written}]:0",), settle=False) as s:
             assert f"[{written}]" in s.ready["listeners"][0]["url"], s.ready
             s.serves()

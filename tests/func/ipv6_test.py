@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """T15: IPv6 in every form, and A4: an address that comes later. In a network of its own where that is allowed, else on ::1 only."""
+import os
 import subprocess
+import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from farlane import *
+from network import add_ipv6
 
 NQN = "nqn.2026-01.org.example:disk"
 LONGEST = "2001:db8:1111:2222:3333:4444:5555:6666"
@@ -11,13 +16,6 @@ OWN = own_network()
 
 def ip(*args):
     subprocess.run(["ip", *args], check=True)
-
-
-def add(address, length):
-    """The kernel makes the address's route a moment after the address."""
-    ip("addr", "add", f"{address}/{length}", "dev", "lo", "nodad")
-    wait_until(f"there is a route to {address}",
-               lambda: subprocess.run(["ip", "-6", "route", "get", address, "oif", "lo"], capture_output=True).returncode == 0)
 
 
 def works(address):
@@ -47,13 +45,13 @@ def test_name_that_cannot_be_asked_for():
 
 def test_t15_longest_address():
     if OWN:
-        add(LONGEST, 128)
+        add_ipv6(LONGEST, 128)
         works(f"[{LONGEST}]")
 
 
 def test_t15_scope():
     if OWN:
-        add("fe80::1", 64)
+        add_ipv6("fe80::1", 64)
         works("[fe80::1%lo]")
 
 
