@@ -153,11 +153,12 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
         if (!post_one(&b, wr))
             break;
     }
-    fl_rnic_gathered(qp->rnic);
     if (b.begun)
         fl_shm_direct_end(qp->link);
     if (b.wrote && fl_shm_commit(qp->link))
         fl_rnic_wake_by(qp->rnic, now);
+    /* After what the peer waits for: it takes a fence, which waits for all of the data to leave. */
+    fl_rnic_gathered(qp->rnic);
     if (fl_unlikely(qp->doomed)) /* completed into a queue that is full */
         fl_qp_settle(qp);
     return wr;
