@@ -17,7 +17,7 @@
 #define RX_BATCH      64                   /* packets a turn */
 #define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
 #define BUSY_NS       (100 * FL_NS_PER_US) /* what was there so long ago is likely to be there again */
-#define PORT_EVERY_NS (2 * FL_NS_PER_US)
+#define PORT_EVERY_NS (8 * FL_NS_PER_US)
 #define TX_TURNS      256 /* of queue pairs in one turn: nobody waits long for the lock */
 #define TX_PACKETS    64  /* in one turn: what the peer asks for meanwhile follows without a gap */
 
@@ -417,7 +417,8 @@ static bool send_ready(struct fl_rnic *rnic)
 }
 
 /* To ask the port takes a system call. While peers on this host keep us busy by shared memory, and nothing
- * comes by the port, it is not asked each time. */
+ * comes by the port, it is not asked each time: a packet after a silence of BUSY_NS may wait for
+ * PORT_EVERY_NS, those behind it do not. */
 static int ask_port(struct fl_rnic *rnic, int max)
 {
     uint64_t now = rnic->now;
