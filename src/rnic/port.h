@@ -54,6 +54,7 @@ struct fl_port_stats {
     uint64_t nr_bad_icrc, nr_bad_packet, nr_unknown_qpn;
     uint64_t nr_tx_dropped; /* the socket had no room for a while */
     uint64_t nr_from_hub, nr_past_hub, nr_to_others, nr_others_dropped;
+    uint64_t nr_by_lane;    /* by the socket that is connected to one flow */
     uint64_t nr_last_words; /* DREQs for processes that died */
     bool is_hub;
 };

@@ -61,6 +61,7 @@ static void inherit(struct fl_hub_table *table, const struct fl_hub_shared *befo
         if (!fl_hub_slot_read(before, i, &copy))
             continue;
         slot->state = FL_HUB_MISSING;
+        table->nr_slots++;
         slot->pid = copy.pid;
         slot->uid = copy.uid;
     }
@@ -141,6 +142,7 @@ int fl_hub_join(struct fl_hub_table *table, const struct fl_hub_peer *peer, uint
             want = free_slot(table);
         if (!want)
             return -ENOSPC;
+        table->nr_slots++;
     }
     slot = &slots[want];
     change_begin(slot);
@@ -166,6 +168,7 @@ void fl_hub_leave(struct fl_hub_table *table, uint32_t slot)
         set_block(table, block, 0);
         s->nr_blocks--;
     }
+    table->nr_slots -= s->state != FL_HUB_FREE;
     change_begin(s);
     s->state = FL_HUB_FREE;
     s->udp_port = 0;

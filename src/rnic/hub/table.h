@@ -57,6 +57,7 @@ struct fl_hub_shared {
 
 struct fl_hub_table {
     struct fl_hub_shared *shared;
+    uint32_t nr_slots; /* that are not free */
     uint32_t next_slot, next_block; /* numbers go round: one given back comes last */
     struct fl_list services[FL_HUB_BUCKETS];
     uint16_t nr_services[FL_HUB_SLOTS];

@@ -51,6 +51,41 @@ struct fl_listen_ask {
 };
 #define FL_PORT_ASKS 64u
 
+/* lane.c */
+struct fl_lane_candidate {
+    struct in6_addr src, dst;
+    uint16_t sport;
+    uint32_t votes;
+};
+
+struct fl_lane {
+    int fd;     /* -1: there is none */
+    bool fresh; /* packets of other flows may lie in it */
+    bool waits; /* until the other socket, where earlier packets of the flow may lie, was empty */
+    bool ends;  /* when it is empty */
+    bool all;   /* both are asked next time */
+    struct fl_udp_datagram flow;
+    struct fl_udp_rx *rx;
+    uint32_t idle;     /* turns since it brought something */
+    uint32_t nr_turns; /* since the other one was asked and had nothing */
+    uint32_t nr_failed;
+    struct fl_lane_candidate candidate;
+};
+
+struct fl_lane_turn {
+    bool lane, rest; /* who is asked */
+    bool must;       /* the rest also where the lane brings something */
+};
+
+void fl_lane_init(struct fl_lane *lane);
+void fl_lane_close(struct fl_lane *lane);
+/* A packet for this process came by the other socket; one for another process. */
+void fl_lane_vote(struct fl_port *port, const struct fl_udp_datagram *d);
+void fl_lane_stranger(struct fl_lane *lane, const struct fl_udp_datagram *d);
+/* As fl_udp_rx_next(). */
+bool fl_lane_next(struct fl_lane *lane, struct fl_udp_datagram *d, struct fl_port_stats *stats);
+struct fl_lane_turn fl_lane_turn(struct fl_port *port);
+
 enum fl_port_tag { FL_PORT_UDP, FL_PORT_OWN, FL_PORT_TX, FL_PORT_LINK, FL_PORT_SERVER, FL_PORT_KNOCK };
 
 #define FL_PORT_REFUSED_MAX 64u
@@ -75,26 +110,27 @@ struct fl_port {
     bool met_stranger; /* of a hub: somebody connected since descriptors were looked at */
     uint32_t backoff_ms;
     uint32_t slot;
-    struct fl_hub_server *server; /* of a hub */
-    struct fl_hub_link link;      /* of a member; its `shared` stays after a hub dies */
-    struct fl_hub_will will;          /* this process's own */
-    struct fl_hub_estates estates;    /* of a hub: of processes that died */
+    struct fl_hub_server *server;  /* of a hub */
+    struct fl_hub_link link;       /* of a member; its `shared` stays after a hub dies */
+    struct fl_hub_will will;       /* this process's own */
+    struct fl_hub_estates estates; /* of a hub: of processes that died */
     struct fl_udp_rx *rx, *own_rx;
+    struct fl_lane lane; /* of a hub */
     struct fl_udp_tx *tx;
     struct fl_qpn_pool qpns;
     uint64_t *services;
     uint32_t nr_services, cap_services;
     struct fl_listen_ask asks[FL_PORT_ASKS]; /* of a member */
     uint32_t nr_asks;
-    uint32_t block_asked; /* number of the GET that the hub has not answered; 0: none */
-    bool block_refused;   /* the last one */
+    uint32_t block_asked;            /* number of the GET that the hub has not answered; 0: none */
+    bool block_refused;              /* the last one */
     uint32_t first_claim, nr_claims; /* numbers of the CLAIMs that a new hub has to answer */
     uint32_t unlooked;               /* polls since all descriptors were looked at, weighted */
     struct fl_udp_checker checker;
     struct {
         int fd;
         uint16_t sport;
-    } knock[2]; /* IPv6, IPv4 */
+    } knock[2];                                   /* IPv6, IPv4 */
     struct in6_addr refused[FL_PORT_REFUSED_MAX]; /* where nobody has the port */
     uint32_t nr_refused;
     uint8_t grh[FL_ROCE_GRH_LEN];

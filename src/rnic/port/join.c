@@ -51,6 +51,7 @@ void fl_port_lost_hub(struct fl_port *port, uint64_t now)
 
 static void drop_udp(struct fl_port *port)
 {
+    fl_lane_close(&port->lane); /* else nobody could bind the port alone */
     if (port->udp_fd >= 0)
         close(port->udp_fd);
     port->udp_fd = -1;

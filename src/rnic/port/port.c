@@ -66,6 +66,7 @@ int fl_port_open(const struct fl_port_options *options, struct fl_port **port, s
     p->udp_port = options->udp_port ? options->udp_port : FL_ROCE_PORT;
     p->no_hub = options->no_hub;
     p->udp_fd = p->own_fd = p->knock[0].fd = p->knock[1].fd = -1;
+    fl_lane_init(&p->lane);
     p->backoff_ms = 1;
     fl_hub_estates_init(&p->estates);
     if (fl_hub_will_create(&p->will) < 0)
@@ -166,22 +167,51 @@ static void pass_on(struct fl_port *port, uint32_t slot, const struct fl_udp_dat
         port->stats.nr_others_dropped++;
 }
 
+/* It is not for this process, and was passed on if it is for another. */
+static bool is_strange(struct fl_port *port, const struct fl_udp_datagram *d)
+{
+    uint32_t slot = fl_hub_route(fl_hub_server_table(port->server), d->bytes, d->len, port->slot);
+    if (slot == port->slot)
+        return false;
+    if (slot)
+        pass_on(port, slot, d);
+    else
+        port->stats.nr_unknown_qpn++;
+    return true;
+}
+
 /* One of the UDP socket. Negative: nothing there; 1: delivered here; 0: not. */
 static int take_udp(struct fl_port *port, const struct delivery *to)
 {
     struct fl_udp_datagram datagram;
-    uint32_t slot;
+    bool delivered;
     int error;
-    if (!fl_udp_rx_next(port->rx, port->udp_fd, &datagram, &error, &port->stats))
+    if (!fl_udp_rx_next(port->rx, port->udp_fd, &datagram, &error, &port->stats)) {
+        port->lane.waits = false;
         return -1;
-    slot = fl_hub_route(fl_hub_server_table(port->server), datagram.bytes, datagram.len, port->slot);
-    if (slot == port->slot)
-        return deliver(port, &datagram, port->udp_port, to);
-    if (slot)
-        pass_on(port, slot, &datagram);
-    else
-        port->stats.nr_unknown_qpn++;
-    return 0;
+    }
+    if (is_strange(port, &datagram)) {
+        fl_lane_stranger(&port->lane, &datagram);
+        return 0;
+    }
+    delivered = deliver(port, &datagram, port->udp_port, to);
+    if (delivered)
+        fl_lane_vote(port, &datagram);
+    return delivered;
+}
+
+/* One of the lane; as above. */
+static int take_lane(struct fl_port *port, const struct delivery *to)
+{
+    struct fl_udp_datagram datagram;
+    if (!fl_lane_next(&port->lane, &datagram, &port->stats))
+        return -1;
+    if (is_strange(port, &datagram)) {
+        port->lane.ends = true;
+        return 0;
+    }
+    port->stats.nr_by_lane++;
+    return deliver(port, &datagram, port->udp_port, to);
 }
 
 static void ignore(void *arg, const struct fl_port_packet *packet)
@@ -193,6 +223,9 @@ static void ignore(void *arg, const struct fl_port_packet *packet)
 static void hand_over(struct fl_port *port)
 {
     const struct delivery nobody = {.deliver = ignore};
+    for (int i = 0; i < LAST_MAX && port->lane.fd >= 0 && take_lane(port, &nobody) >= 0; i++)
+        ;
+    fl_lane_close(&port->lane);
     for (int i = 0; i < LAST_MAX && take_udp(port, &nobody) >= 0; i++)
         ;
 }
@@ -206,6 +239,7 @@ void fl_port_close(struct fl_port *port)
     if (port->role == FL_ROLE_HUB)
         hand_over(port);
     fl_hub_will_unbind(&port->will); /* as all that follows is on purpose */
+    fl_lane_close(&port->lane);      /* else nobody could bind the port alone */
     if (port->udp_fd >= 0)
         close(port->udp_fd); /* before the members notice, so that one of them gets it at once */
     if (port->own_fd >= 0)
@@ -230,6 +264,8 @@ void fl_port_forget(struct fl_port *port)
 {
     if (port->udp_fd >= 0)
         close(port->udp_fd);
+    if (port->lane.fd >= 0)
+        close(port->lane.fd);
     if (port->own_fd >= 0)
         close(port->own_fd);
     if (port->link.fd >= 0)
@@ -316,16 +352,28 @@ static void look_around(struct fl_port *port)
         fl_port_say_last_words(port, now);
 }
 
+static int take_rest(struct fl_port *port, const struct delivery *to)
+{
+    int rc = fl_udp_rx_rests(port->rx) ? -1 : take_udp(port, to);
+    if (rc < 0)
+        port->lane.nr_turns = 0;
+    return rc;
+}
+
 int fl_port_poll(struct fl_port *port, int max,
                  void (*deliver_to)(void *arg, const struct fl_port_packet *packet), void *arg)
 {
     const struct delivery to = {deliver_to, arg};
+    const struct fl_lane_turn turn = fl_lane_turn(port);
     int nr = 0, taken = 0;
     while (nr < max) {
         int rc = -1;
-        if (port->role == FL_ROLE_HUB)
-            rc = fl_udp_rx_rests(port->rx) ? -1 : take_udp(port, &to);
-        else if (port->role == FL_ROLE_MEMBER)
+        if (turn.lane && port->lane.fd >= 0)
+            rc = take_lane(port, &to);
+        if (rc < 0 && port->role == FL_ROLE_HUB &&
+            ((turn.rest && (!taken || turn.must)) || fl_udp_rx_has_more(port->rx)))
+            rc = take_rest(port, &to);
+        else if (rc < 0 && port->role == FL_ROLE_MEMBER)
             rc = take_ring(port, &to);
         if (rc < 0 && port->own_fd >= 0)
             rc = take_own(port, &to);
@@ -349,7 +397,10 @@ int fl_port_wait_fd(const struct fl_port *port)
 
 uint64_t fl_port_deadline(struct fl_port *port)
 {
+    port->lane.all = true; /* whatever wakes who sleeps now, it is found at once */
     if (port->own_rx && fl_udp_rx_has_more(port->own_rx))
+        return 0;
+    if (port->lane.fd >= 0 && fl_udp_rx_has_more(port->lane.rx))
         return 0;
     if (port->role == FL_ROLE_HUB) {
         uint64_t at = FL_MIN(fl_hub_server_deadline(port->server), fl_port_watch_deadline(port));

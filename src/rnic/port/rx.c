@@ -13,6 +13,8 @@
 #define BUF_LEN    (64u << 10)
 #define NR_SINGLES 256
 #define NR_BURST   4
+#define NR_UNASKED 3
+#define NR_ASKED   1024
 
 union control {
     struct cmsghdr hdr;
@@ -30,6 +32,9 @@ struct fl_udp_rx {
     int hits;   /* calls that brought something since one that did not */
     bool gro;   /* the socket joins packets; singles: how many came alone since */
     uint32_t singles;
+    bool known; /* what comes is of this flow */
+    struct fl_udp_datagram flow;
+    uint32_t nr_unasked, nr_asked; /* for the mark: since the last one that was, and how many to come are */
     bool drained;                  /* that call found the socket empty at its end: no other one now */
     uint16_t index;                /* of the next packet in msgs[at] */
     uint32_t offset, segment_len;  /* in msgs[at]; segment_len 0: its control data is not read yet */
@@ -66,6 +71,15 @@ void fl_udp_rx_destroy(struct fl_udp_rx *rx)
     free(rx);
 }
 
+void fl_udp_rx_know(struct fl_udp_rx *rx, const struct fl_udp_datagram *flow)
+{
+    rx->known = true;
+    rx->flow = *flow;
+    rx->flow.tos &= (uint8_t)~1; /* not marked, as far as nobody asks */
+    for (int i = 0; i < FL_UDP_RX_BATCH; i++)
+        rx->msgs[i].msg_hdr.msg_name = NULL;
+}
+
 static void map_ip4(struct in6_addr *gid, const struct in_addr *ip4)
 {
     *gid = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
@@ -75,8 +89,13 @@ static void map_ip4(struct in6_addr *gid, const struct in_addr *ip4)
 static void read_control(struct fl_udp_rx *rx, struct msghdr *m, const struct sockaddr_in6 *name)
 {
     struct fl_udp_datagram *d = &rx->common;
-    *d = (struct fl_udp_datagram){.sport = ntohs(name->sin6_port)};
-    if (name->sin6_family == AF_INET)
+    if (rx->known)
+        *d = rx->flow;
+    else
+        *d = (struct fl_udp_datagram){.sport = ntohs(name->sin6_port)};
+    if (rx->known)
+        ;
+    else if (name->sin6_family == AF_INET)
         map_ip4(&d->src, &((const struct sockaddr_in *)name)->sin_addr);
     else
         d->src = name->sin6_addr;
@@ -106,6 +125,32 @@ static void read_control(struct fl_udp_rx *rx, struct msghdr *m, const struct so
         else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value > 0)
             rx->segment_len = (uint32_t)value;
     }
+    if (rx->known && (d->tos & 3) == 3)
+        rx->nr_asked = NR_ASKED;
+}
+
+/* One packet, and nothing is to be known of it but its bytes. */
+static bool is_plain(const struct fl_udp_rx *rx)
+{
+    return rx->known && !rx->gro && !rx->nr_asked && rx->nr_unasked < NR_UNASKED;
+}
+
+static ssize_t receive_one(struct fl_udp_rx *rx, int fd)
+{
+    struct msghdr *m = &rx->msgs[0].msg_hdr;
+    ssize_t len;
+    if (is_plain(rx)) {
+        m->msg_controllen = 0;
+        len = syscall(SYS_recvfrom, fd, rx->bytes, (size_t)BUF_LEN, MSG_DONTWAIT, NULL, NULL);
+        rx->nr_unasked += len >= 0;
+        return len;
+    }
+    len = syscall(SYS_recvmsg, fd, m, MSG_DONTWAIT);
+    if (len >= 0) {
+        rx->nr_unasked = 0;
+        rx->nr_asked -= rx->nr_asked > 0;
+    }
+    return len;
 }
 
 /* System calls are made past libc here: theirs are cancellation points, and no thread may end with the RNIC's
@@ -118,7 +163,7 @@ static bool receive(struct fl_udp_rx *rx, int fd, int *error)
         rx->msgs[i].msg_hdr.msg_controllen = sizeof(rx->controls[i]);
     }
     if (rx->want == 1) { /* it costs less than the call for many */
-        ssize_t len = syscall(SYS_recvmsg, fd, &rx->msgs[0].msg_hdr, MSG_DONTWAIT);
+        ssize_t len = receive_one(rx, fd);
         rx->msgs[0].msg_len = (unsigned int)len;
         rx->nr = len < 0 ? -1 : 1;
     } else {

@@ -122,17 +122,76 @@ int fl_udp_listen_own(uint16_t *port)
 
 const struct in6_addr fl_udp_any_ip4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
 
-static int bind_to(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
+static socklen_t make_name(struct sockaddr_in6 *name, const struct in6_addr *gid, uint32_t scope_id,
+                           uint16_t port)
 {
-    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *gid};
     if (fl_udp_is_ip4(gid)) {
-        struct sockaddr_in *ip4 = (struct sockaddr_in *)&name;
+        struct sockaddr_in *ip4 = (struct sockaddr_in *)name;
         *ip4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
         memcpy(&ip4->sin_addr, &gid->s6_addr[12], sizeof(ip4->sin_addr));
-    } else if (IN6_IS_ADDR_LINKLOCAL(gid)) {
-        name.sin6_scope_id = scope_id;
+        return sizeof(*ip4);
     }
-    return bind(fd, (const struct sockaddr *)&name, sizeof(name)) < 0 ? -errno : 0;
+    *name = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *gid};
+    if (IN6_IS_ADDR_LINKLOCAL(gid))
+        name->sin6_scope_id = scope_id;
+    return sizeof(*name);
+}
+
+static int bind_to(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
+{
+    struct sockaddr_in6 name;
+    socklen_t len = make_name(&name, gid, scope_id, port);
+    return bind(fd, (const struct sockaddr *)&name, len) < 0 ? -errno : 0;
+}
+
+int fl_udp_connect(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
+{
+    struct sockaddr_in6 name;
+    socklen_t len = make_name(&name, gid, scope_id, port);
+    return connect(fd, (const struct sockaddr *)&name, len) < 0 ? -errno : 0;
+}
+
+static void tell_addresses(int fd, bool ip4, int on)
+{
+    if (ip4) {
+        set(fd, IPPROTO_IP, IP_PKTINFO, on);
+        set(fd, IPPROTO_IP, IP_RECVTTL, on);
+    } else {
+        set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, on);
+        set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on);
+    }
+}
+
+int fl_udp_listen_to(const struct fl_udp_datagram *flow, uint16_t port)
+{
+    bool ip4 = fl_udp_is_ip4(&flow->dst);
+    int fd = socket(ip4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
+    if (fd < 0)
+        return -errno;
+    set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    tell_addresses(fd, ip4, 1);
+    if (ip4) {
+        set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+    } else {
+        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+        set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+        set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
+    }
+    set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    set_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE);
+    rc = bind_to(fd, &flow->dst, 0, port);
+    if (rc == 0)
+        rc = fl_udp_connect(fd, &flow->src, 0, flow->sport);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+void fl_udp_listens_to(int fd, const struct fl_udp_datagram *flow)
+{
+    tell_addresses(fd, fl_udp_is_ip4(&flow->dst), 0);
 }
 
 /* Annex A17: source ports of 0xc000 and above. Those are not reserved for us, so a few tries, and then any.

@@ -93,19 +93,6 @@ static int learn_count(int fd, struct fl_udp_count *count)
     return rc;
 }
 
-static int connect_to(int fd, const struct fl_port_flow *flow, uint16_t dport)
-{
-    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_port = htons(dport), .sin6_addr = flow->dgid};
-    if (fl_udp_is_ip4(&flow->dgid)) {
-        struct sockaddr_in *ip4 = (struct sockaddr_in *)&name;
-        *ip4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(dport)};
-        memcpy(&ip4->sin_addr, &flow->dgid.s6_addr[12], sizeof(ip4->sin_addr));
-    } else if (IN6_IS_ADDR_LINKLOCAL(&flow->dgid)) {
-        name.sin6_scope_id = flow->scope_id;
-    }
-    return connect(fd, (const struct sockaddr *)&name, sizeof(name)) < 0 ? -errno : 0;
-}
-
 int fl_udp_twin(const struct fl_port_flow *flow, uint8_t tos, uint16_t sport, uint16_t dport,
                 struct fl_udp_count *count)
 {
@@ -113,7 +100,7 @@ int fl_udp_twin(const struct fl_port_flow *flow, uint8_t tos, uint16_t sport, ui
     int fd = fl_udp_source_beside(&flow->sgid, flow->scope_id, tos, sport), rc;
     if (fd < 0)
         return fd;
-    rc = connect_to(fd, flow, dport);
+    rc = fl_udp_connect(fd, &flow->dgid, flow->scope_id, dport);
     *count = (struct fl_udp_count){0};
     if (rc == 0 && fl_udp_is_ip4(&flow->dgid))
         rc = learn_count(fd, count);

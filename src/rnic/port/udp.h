@@ -39,10 +39,27 @@ struct fl_udp_count {
     uint16_t next;
     bool by_packet; /* a burst takes as many numbers as it has packets; else one */
 };
+
+struct fl_udp_datagram { /* one packet, cut out of what came */
+    struct in6_addr src, dst;
+    uint16_t sport;
+    uint8_t tos, ttl;
+    uint16_t index;       /* in the burst that it came in: farlane's senders count so */
+    const uint8_t *bytes; /* BTH to ICRC */
+    uint32_t len;
+};
+
+int fl_udp_connect(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port);
 /* twin.c: the same connected to the flow's destination. Negative errno; -EOPNOTSUPP: this kernel does not
  * tell how it counts, or counts in another way. */
 int fl_udp_twin(const struct fl_port_flow *flow, uint8_t tos, uint16_t sport, uint16_t dport,
                 struct fl_udp_count *count);
+
+/* On that port too, beside the socket of fl_udp_listen(), connected to the flow that brought this packet.
+ * What comes between the two steps, from anybody, lies in it as well, and so addresses are told at first. */
+int fl_udp_listen_to(const struct fl_udp_datagram *flow, uint16_t port);
+/* They need not be told any more. */
+void fl_udp_listens_to(int fd, const struct fl_udp_datagram *flow);
 
 /* ICRC of a packet (BTH to ICRC) as it would be with this identification (IPv4). */
 uint32_t fl_udp_icrc(const struct in6_addr *src, const struct in6_addr *dst, uint16_t sport, uint16_t dport,
@@ -55,21 +72,15 @@ uint32_t fl_udp_icrc_with_id(uint32_t start, const struct in6_addr *dst, uint16_
 
 /* Receiver */
 
-struct fl_udp_datagram { /* one packet, cut out of what came */
-    struct in6_addr src, dst;
-    uint16_t sport;
-    uint8_t tos, ttl;
-    uint16_t index;       /* in the burst that it came in: farlane's senders count so */
-    const uint8_t *bytes; /* BTH to ICRC */
-    uint32_t len;
-};
-
 #define FL_UDP_RX_BATCH 8
 
 struct fl_udp_rx; /* buffers of one socket */
 
 struct fl_udp_rx *fl_udp_rx_create(void);
 void fl_udp_rx_destroy(struct fl_udp_rx *rx);
+/* All that comes from now on is of this flow. Of packets that come alone, every fourth is then asked for its
+ * mark of congestion, and all while there have been some: to ask costs a fifth of the call. */
+void fl_udp_rx_know(struct fl_udp_rx *rx, const struct fl_udp_datagram *flow);
 /* The next packet. False: none, or (*error) the socket is broken. It holds until the next call. */
 bool fl_udp_rx_next(struct fl_udp_rx *rx, int fd, struct fl_udp_datagram *datagram, int *error,
                     struct fl_port_stats *stats);
