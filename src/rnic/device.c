@@ -152,7 +152,7 @@ static void set_speed(const struct fl_device *d, struct ibv_port_attr *attr)
         uint8_t speed, width;
     } rates[] = {{400000, SPEED_100G, LANES_4}, {200000, SPEED_50G, LANES_4}, {100000, SPEED_25G, LANES_4},
                  {50000, SPEED_50G, LANES_1},   {40000, SPEED_10G, LANES_4},  {25000, SPEED_25G, LANES_1}};
-    uint32_t mbps = d->loopback ? 100000 : d->speed_mbps;
+    uint32_t mbps = d->loopback ? 100000 : __atomic_load_n(&d->speed_mbps, __ATOMIC_RELAXED);
     attr->active_speed = SPEED_10G; /* slower ones have no code of their own that programs know */
     attr->active_width = LANES_1;
     for (size_t i = 0; i < FL_ARRAY_LEN(rates); i++) {

@@ -191,8 +191,9 @@ static void take_interface(void *arg, const struct fl_interface *i)
     d->seen_in = *scan;
     d->removed = false;
     memcpy(d->mac, i->mac, sizeof(d->mac));
-    d->if_mtu = i->mtu;
-    d->speed_mbps = i->speed_mbps;
+    /* queue pairs look at these without the lock */
+    __atomic_store_n(&d->if_mtu, i->mtu, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->speed_mbps, i->speed_mbps, __ATOMIC_RELAXED);
     if (update_gids(d, i))
         tell(d, IBV_EVENT_GID_CHANGE);
     set_up(d, i->up);
@@ -227,7 +228,7 @@ enum ibv_mtu fl_mtu_of_interface(uint32_t if_mtu)
 
 enum ibv_mtu fl_device_mtu(const struct fl_device *d)
 {
-    return fl_mtu_of_interface(d->if_mtu);
+    return fl_mtu_of_interface(__atomic_load_n(&d->if_mtu, __ATOMIC_RELAXED));
 }
 
 int fl_device_gid(struct fl_device *d, int index, struct fl_gid *gid)

@@ -36,7 +36,7 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 
 static uint64_t line_rate(const struct fl_device *device)
 {
-    return device->speed_mbps ? device->speed_mbps * UINT64_C(125000) : 0;
+    return __atomic_load_n(&device->speed_mbps, __ATOMIC_RELAXED) * UINT64_C(125000);
 }
 
 static struct fl_roce_attr roce_attr(const struct fl_qp *qp, const struct ibv_qp_attr *a)

@@ -175,7 +175,7 @@ static void run_all(uint32_t nr_loops)
 
         pthread_join(j->thread, NULL);
         assert_int_equal(j->nr_errors, 0);
-        assert_true(j->nr_done > DEPTH);
+        assert_true(j->nr_done >= DEPTH); /* nobody was kept out for ever */
         nr_torn += j->nr_torn;
         *(j->writes ? &nr_written : &nr_read) += j->nr_done;
     }
