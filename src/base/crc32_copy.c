@@ -60,7 +60,8 @@ WIDE_512 static inline __m512i load(const uint8_t *p)
     return _mm512_loadu_si512(p);
 }
 
-WIDE_512 uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t len, size_t *done)
+WIDE_512 uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t len, size_t ahead,
+                                    size_t *done)
 {
     /* Over 256 and over 64 bytes */
     const __m512i by_four = _mm512_set4_epi64(0xe95c1271, 0xce3371cb, 0xe95c1271, 0xce3371cb);
@@ -81,6 +82,8 @@ WIDE_512 uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *s
     for (; len - at >= STEP; at += STEP) {
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < 4; i++, to += LEN) {
+            if (ahead)
+                __builtin_prefetch(src + at + i * LEN + ahead, 0, 2);
             __m512i next = load(src + at + i * LEN);
 
             _mm512_store_si512(to, _mm512_permutex2var_epi32(last, line, next));
@@ -101,7 +104,8 @@ bool fl_crc32_copy_512_works(void)
 
 #else
 
-uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t len, size_t *done)
+uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t len, size_t ahead,
+                           size_t *done)
 {
     *done = 0;
     return crc;
@@ -114,12 +118,12 @@ bool fl_crc32_copy_512_works(void)
 
 #endif
 
-uint32_t fl_crc32_copy(uint32_t crc, void *dst, const void *src, size_t len)
+uint32_t fl_crc32_copy(uint32_t crc, void *dst, const void *src, size_t len, bool more)
 {
     size_t done = 0;
 
     if (len >= FL_CRC32_COPY_512_MIN && ((uintptr_t)dst & 3) == 0 && fl_crc32_copy_512_works())
-        crc = fl_crc32_copy_512(crc, dst, src, len, &done);
+        crc = fl_crc32_copy_512(crc, dst, src, len, more ? len : 0, &done);
     if (fl_likely(done == len))
         return crc;
     memcpy((uint8_t *)dst + done, (const uint8_t *)src + done, len - done);

@@ -321,12 +321,13 @@ static void take_back(struct fl_udp_tx *tx, struct entry *e)
 struct piece {
     uint8_t *to;
     uint32_t crc;
+    bool more; /* the message goes on */
 };
 
 static void *copy_piece(void *from, const void *arg, size_t len)
 {
     struct piece *piece = (struct piece *)(uintptr_t)arg;
-    piece->crc = fl_crc32_copy(piece->crc, piece->to, from, len);
+    piece->crc = fl_crc32_copy(piece->crc, piece->to, from, len, piece->more);
     return from;
 }
 
@@ -346,6 +347,12 @@ static bool add_piece(struct piece *piece, const struct iovec *iov)
     return true;
 }
 
+static bool packet_goes_on(const struct fl_roce_tx *packet)
+{
+    const struct fl_bth *bth = packet->iov[0].iov_base;
+    return packet->nr_iov == 2 && !(fl_ib_opcodes[bth->opcode].attr & FL_IB_ENDS);
+}
+
 /* Behind what the entry has, with its ICRC. False: the program's memory has gone, and it is not there. */
 static bool add_packet(const struct fl_udp_tx *tx, struct entry *e, const struct fl_roce_tx *packet,
                        uint32_t len)
@@ -357,7 +364,8 @@ static bool add_packet(const struct fl_udp_tx *tx, struct entry *e, const struct
                                            : fl_udp_icrc_start(&flow->sgid, &flow->dgid, e->source->port,
                                                                fl_udp_tx_dport(tx, flow), len);
     struct piece piece = {e->bytes + e->len,
-                          fl_udp_icrc_with_id(start, &flow->dgid, (uint16_t)(e->id + e->nr_segments))};
+                          fl_udp_icrc_with_id(start, &flow->dgid, (uint16_t)(e->id + e->nr_segments)),
+                          packet_goes_on(packet)};
     le32 icrc;
     memcpy(piece.to, packet->iov[0].iov_base, sizeof(struct fl_bth));
     piece.crc = fl_icrc_bth(piece.crc, packet->iov[0].iov_base);
