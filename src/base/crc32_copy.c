@@ -93,7 +93,9 @@ WIDE_512 uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *s
     }
     _mm512_storeu_si512(dst + at - LEN, last);
     *done = at;
-    return ~reduce_512(fold(fold(fold(v[0], by_one, v[1]), by_one, v[2]), by_one, v[3]));
+    crc = ~reduce_512(fold(fold(fold(v[0], by_one, v[1]), by_one, v[2]), by_one, v[3]));
+    _mm256_zeroupper(); /* a compiler does so by itself, but not with every option */
+    return crc;
 }
 
 bool fl_crc32_copy_512_works(void)

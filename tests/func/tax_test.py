@@ -281,12 +281,18 @@ def test_killed():
         assert not os.path.exists(tgt_socket(p.pid)) and not os.path.exists(tgt_socket(p.pid) + ".lock")
 
 
+def hear_signals():
+    """As a terminal starts a program; what a shell starts with & ignores SIGINT and SIGQUIT, what nohup starts SIGHUP."""
+    for signo in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(signo, signal.SIG_DFL)
+
+
 def test_its_group_is_ended():
     """As a terminal's Ctrl-\\ and timeout -s KILL do: no file stays."""
     os.makedirs("work")
     for signo in (signal.SIGQUIT, signal.SIGKILL):
         p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "16M"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                             start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL)) # what a shell starts with & ignores it
+                             start_new_session=True, preexec_fn=hear_signals)
         wait_until("it measures", lambda: any("result" in files for _, _, files in os.walk("work")))
         os.killpg(p.pid, signo)
         assert p.wait(PATIENCE) == -signo
@@ -296,7 +302,8 @@ def test_its_group_is_ended():
 def test_stopped_while_it_makes_its_file():
     os.makedirs("work")
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
-        p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "1G"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen([EXE, "tax", "--folder", "work", "--ours", "--size", "1G"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             preexec_fn=hear_signals)
         wait_until("it makes its file", lambda: any("disk" in files for _, _, files in os.walk("work")))
         p.send_signal(signo)
         assert p.wait(PATIENCE) == -signo
