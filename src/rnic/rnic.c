@@ -117,12 +117,19 @@ static bool env_is_set(const char *name)
     return value && *value && strcmp(value, "0");
 }
 
-static void port_options(struct fl_port_options *options)
+static int port_options(struct fl_port_options *options, struct fl_error *err)
 {
     const char *port = getenv("FARLANE_ROCE_PORT");
+    char *end;
     *options = (struct fl_port_options){.hub_path = getenv("FARLANE_HUB")};
-    if (port && *port)
-        options->udp_port = (uint16_t)strtoul(port, NULL, 10);
+    if (!port || !*port)
+        return 0;
+    unsigned long number = *port >= '0' && *port <= '9' ? strtoul(port, &end, 10) : 0;
+    if (!number || number > UINT16_MAX || *end)
+        return fl_error_set(err, -EINVAL, "FARLANE_ROCE_PORT is %s: a UDP port is a number from 1 to 65535",
+                            port);
+    options->udp_port = (uint16_t)number;
+    return 0;
 }
 
 static void init_lock(pthread_mutex_t *lock)
@@ -157,8 +164,9 @@ static int rnic_create(struct fl_rnic **made, struct fl_error *err)
         fl_error_set(err, r, "no memory for the keys of the software RNIC: %s", strerror(-r));
         goto fini_pool;
     }
-    port_options(&options);
-    r = fl_port_open(&options, &rnic->port, err);
+    r = port_options(&options, err);
+    if (!r)
+        r = fl_port_open(&options, &rnic->port, err);
     if (r)
         goto fini_keys;
     fl_stats_start(rnic);

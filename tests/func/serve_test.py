@@ -207,16 +207,16 @@ def test_one_control_socket_one_server():
         pass
 
 
-def test_default_control_socket():
+def default_control_socket(name):
     os.mkdir("run", 0o700)
-    env = dict(os.environ, XDG_RUNTIME_DIR=os.path.abspath("run"), FARLANE_CONTROL=os.path.abspath("run/here.sock"))
+    env = dict(os.environ, XDG_RUNTIME_DIR=os.path.abspath("run"), FARLANE_CONTROL=os.path.abspath("run/" + name))
     p = subprocess.Popen([EXE, "serve", "--ns", "ram:1M", "--listen", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=env)
     said = ""
     while "Ready." not in said:
         line = p.stdout.readline()
         assert line, said
         said += line
-    assert "here.sock" in said and "STANDS ON" in said and "this machine only" in said and "Any host may connect" in said, said
+    assert name in said and "STANDS ON" in said and "this machine only" in said and "Any host may connect" in said, said
     assert "\033" not in said
     assert "1 namespace," in run("ctl", "status", env=env).stdout
     # A second one beside it takes a name of its own.
@@ -229,6 +229,18 @@ def test_default_control_socket():
         assert q.wait(PATIENCE) == 0
         q.stdout.close()
     assert os.listdir("run") == []
+    os.rmdir("run")
+
+
+def test_default_control_socket():
+    for name in ("here.sock", "here"):
+        default_control_socket(name)
+
+
+def test_wrong_port_of_the_rnic():
+    for port in ("99999", "0", "abc", "47x", "-1"):
+        refused("serve", "--ns", "ram:1M", "--listen", "rdma://127.0.0.1:0", "--strict", status=USAGE,
+                says=[f"FARLANE_ROCE_PORT is {port}", "1 to 65535"], env=dict(os.environ, FARLANE_ROCE_PORT=port))
 
 
 main()

@@ -389,6 +389,17 @@ struct serve_http {
     char path[108], url[128];
 };
 
+/* The name beside `path` for a process of its own: /run/x.sock and /run/x become /run/x-PID.sock. */
+static int name_beside(char *path, size_t len, struct fl_error *err)
+{
+    char *base = strrchr(path, '/'), *end = strrchr(base ? base : path, '.');
+    size_t at = end ? (size_t)(end - path) : strlen(path);
+
+    if (snprintf(path + at, len - at, "-%d.sock", (int)getpid()) >= (int)(len - at))
+        return fl_error_set(err, -ENAMETOOLONG, "%s: too long for a socket's name", path);
+    return 0;
+}
+
 static int start_control(struct server *s, struct serve_http *h, struct fl_error *err)
 {
     const char *said = s->config->control;
@@ -406,8 +417,9 @@ static int start_control(struct server *s, struct serve_http *h, struct fl_error
         rc = control_http_unix(s, h->path, &h->control, err);
     if (rc == -EADDRINUSE) { /* a second one beside it has a socket of its own */
         fl_error_clear(err);
-        snprintf(strrchr(h->path, '.'), 24, "-%d.sock", (int)getpid());
-        rc = control_http_unix(s, h->path, &h->control, err);
+        rc = name_beside(h->path, sizeof(h->path), err);
+        if (rc == 0)
+            rc = control_http_unix(s, h->path, &h->control, err);
     }
     if (rc < 0) { /* nobody asked for it: serve without */
         FL_WARN("no control socket: %s", err->text);
