@@ -115,6 +115,27 @@ static void stopped_alone(void **state)
     bed_fini(&bed);
 }
 
+/* Another one, which never heard of its connections, serves in its place meanwhile. */
+static void stopped_and_replaced(void **state)
+{
+    struct bed bed;
+    init(&bed, HERE);
+    struct child first = start_there(connect_one, bed.port);
+    struct rdma_cm_id *id = accept_one(&bed);
+    hear(&first);
+    assert_int_equal(kill(first.pid, SIGSTOP), 0);
+    struct child second = start_idle();
+    expect_nothing_for(bed.server, (int)((AGAIN + 2 * FL_NS_PER_S) / FL_NS_PER_MS));
+    assert_int_equal(kill(first.pid, SIGCONT), 0);
+    expect_nothing_for(bed.server, 2500);
+    uint64_t since = fl_now_ns();
+    end(&first);
+    expect_late_end(bed.server, 0, since, AGAIN + 3 * FL_NS_PER_S);
+    destroy(id);
+    bed_fini(&bed);
+    end(&second);
+}
+
 /* Where a hub dies, and nobody has its port for a moment, whoever lives goes on. */
 static void survivor(void **state)
 {
@@ -138,5 +159,6 @@ int main(void)
         return 77;
     return FL_UNIT_RUN(cmocka_unit_test(nobody_left), cmocka_unit_test(nobody_left_of_many),
                        cmocka_unit_test(no_server_left), cmocka_unit_test(started_again),
-                       cmocka_unit_test(stopped_alone), cmocka_unit_test(survivor));
+                       cmocka_unit_test(stopped_alone), cmocka_unit_test(stopped_and_replaced),
+                       cmocka_unit_test(survivor));
 }

@@ -22,7 +22,8 @@
 #define BURST         16 /* messages of one member at a time */
 #define LISTENER      MAX_CONNS
 #define PATIENCE_NS   (5 * FL_NS_PER_S)    /* for members of the hub before to come back, if they are gone */
-#define YOUNG_NS      FL_NS_PER_S          /* for those of one that we have not seen */
+#define YOUNG_NS      (3 * FL_NS_PER_S)    /* for those of one that is stopped, since it was seen last */
+#define YOUNG_AT_ONCE FL_NS_PER_S          /* for those of one that we have not seen */
 #define PAUSE_NS      (100 * FL_NS_PER_MS) /* without descriptors to accept with */
 
 struct conn {
@@ -104,7 +105,7 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
     s->missing_at = options->before ? fl_now_ns() + PATIENCE_NS : UINT64_MAX;
     s->settled_at = options->settle_ns ? fl_now_ns() + options->settle_ns : UINT64_MAX;
     s->table.settling = options->settle_ns > 0;
-    s->young_till = fl_now_ns() + YOUNG_NS;
+    s->young_till = fl_now_ns() + YOUNG_AT_ONCE;
     s->table.young = true;
     strncpy(address, options->address, sizeof(address) - 1);
     rc = fl_hub_join(&s->table, &self, options->want, address);
@@ -323,6 +324,12 @@ static bool drop_missing(struct fl_hub_server *s)
             left = true;
     }
     return left;
+}
+
+void fl_hub_server_wait_for_others(struct fl_hub_server *s, uint64_t now)
+{
+    s->table.young = true;
+    s->young_till = now + YOUNG_NS;
 }
 
 void fl_hub_server_tick(struct fl_hub_server *s, uint64_t now)

@@ -37,6 +37,10 @@ void fl_hub_server_forget(struct fl_hub_server *server); /* closes the descripto
 struct fl_hub_table *fl_hub_server_table(struct fl_hub_server *server);
 uint32_t fl_hub_server_self(const struct fl_hub_server *server);
 
+/* Another hub is stopped and may come back, with its connections: called while that is so, each second at
+ * least. Nobody is told meanwhile that a communication ID is unknown. */
+void fl_hub_server_wait_for_others(struct fl_hub_server *server, uint64_t now);
+
 void fl_hub_server_event(struct fl_hub_server *server, uint32_t number);
 /* Housekeeping, due at fl_hub_server_deadline() (UINT64_MAX: none). */
 void fl_hub_server_tick(struct fl_hub_server *server, uint64_t now);

@@ -144,9 +144,12 @@ static void take_over(struct fl_port *port, const struct fl_hub_search *search, 
         return;
     }
     serve(port, fl_port_listen_beside(port, search->free), now);
-    if (port->role == FL_ROLE_HUB)
-        FL_WARN("rnic: process %d, the hub of UDP port %u, is stopped: this process takes over", search->pid,
-                port->udp_port);
+    if (port->role != FL_ROLE_HUB)
+        return;
+    if (port->nr_beside)
+        fl_hub_server_wait_for_others(port->server, now);
+    FL_WARN("rnic: process %d, the hub of UDP port %u, is stopped: this process takes over", search->pid,
+            port->udp_port);
 }
 
 /* Others of this host send to it what would else pass the hub. Without it all goes that way. */

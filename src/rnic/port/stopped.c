@@ -118,6 +118,8 @@ static void watch_self(struct fl_port *port, uint64_t now)
             bind_again(port, now);
         else
             port->beside_gone = is_one_gone(port);
+        if (port->role == FL_ROLE_HUB && port->nr_beside)
+            fl_hub_server_wait_for_others(port->server, now);
     }
 }
 
