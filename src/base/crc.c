@@ -4,28 +4,16 @@
 #include <isa-l/crc.h>
 
 #include "base/crc32c_wide.h"
+#include "base/vectors.h"
 
 /* ISA-L takes an int: longer input goes in pieces. */
 #define MAX_PIECE ((size_t)1 << 30)
-
-/* ISA-L's functions for AVX-512 return with the upper parts of vector registers in use. On Intel's CPUs each
- * change between VEX and legacy SSE instructions then costs some 170 ns, in this whole thread and until
- * somebody clears them. */
-static inline void leave_vectors(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx"))
-        __asm__ volatile("vzeroupper" ::
-                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
-                               "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
-#endif
-}
 
 static uint32_t crc32c_register(const unsigned char *p, size_t len, uint32_t crc)
 {
     crc = crc32_iscsi((unsigned char *)p, (int)len,
                       crc); /* ISA-L only reads, but its prototype lacks the const */
-    leave_vectors();
+    fl_vectors_leave();
     return crc;
 }
 
@@ -59,7 +47,7 @@ uint32_t fl_crc32(uint32_t crc, const void *p, size_t len)
 {
     /* Unlike crc32_iscsi, this one inverts inside. */
     crc = crc32_gzip_refl(crc, p, len);
-    leave_vectors();
+    fl_vectors_leave();
     return crc;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/crc.h"
 #include "base/util.h"
+#include "base/vectors.h"
 
 #if defined(__x86_64__)
 
@@ -93,9 +94,7 @@ WIDE_512 uint32_t fl_crc32_copy_512(uint32_t crc, uint8_t *dst, const uint8_t *s
     }
     _mm512_storeu_si512(dst + at - LEN, last);
     *done = at;
-    crc = ~reduce_512(fold(fold(fold(v[0], by_one, v[1]), by_one, v[2]), by_one, v[3]));
-    _mm256_zeroupper(); /* a compiler does so by itself, but not with every option */
-    return crc;
+    return ~reduce_512(fold(fold(fold(v[0], by_one, v[1]), by_one, v[2]), by_one, v[3]));
 }
 
 bool fl_crc32_copy_512_works(void)
@@ -124,8 +123,10 @@ uint32_t fl_crc32_copy(uint32_t crc, void *dst, const void *src, size_t len, boo
 {
     size_t done = 0;
 
-    if (len >= FL_CRC32_COPY_512_MIN && ((uintptr_t)dst & 3) == 0 && fl_crc32_copy_512_works())
+    if (len >= FL_CRC32_COPY_512_MIN && ((uintptr_t)dst & 3) == 0 && fl_crc32_copy_512_works()) {
         crc = fl_crc32_copy_512(crc, dst, src, len, more ? len : 0, &done);
+        fl_vectors_leave();
+    }
     if (fl_likely(done == len))
         return crc;
     memcpy((uint8_t *)dst + done, (const uint8_t *)src + done, len - done);
