@@ -5,8 +5,9 @@
  * access runs in a frame that the handler of SIGSEGV and SIGBUS goes back to. Faults anywhere else go to whom
  * they would have gone to before.
  *
- * On x86-64; elsewhere, with FARLANE_SIGSEGV=0 in the environment, in a thread that blocks these signals, or under a handler that the program has put in
- * place since fl_try_init() was called last, a fault is a signal as ever.
+ * On x86-64; elsewhere, with FARLANE_SIGSEGV=0 in the environment, in a thread that blocks these signals, or
+ * under a handler that the program has put in place since fl_try_init() was called last, a fault is a signal
+ * as ever.
  */
 #ifndef FL_BASE_TRY_H
 #define FL_BASE_TRY_H

@@ -55,28 +55,20 @@ static void address(struct outgoing *out, const struct fl_port_flow *flow, uint1
     struct cmsghdr *c = &out->control.hdr;
     out->m = (struct msghdr){
         .msg_name = &out->name, .msg_iov = &out->iov, .msg_iovlen = 1, .msg_control = &out->control};
+    out->m.msg_namelen = fl_udp_name(&out->name, &flow->dgid, flow->scope_id, dport);
     if (fl_udp_is_ip4(&flow->dgid)) {
-        struct sockaddr_in *name = (struct sockaddr_in *)&out->name;
         struct in_pktinfo from = {0};
-        *name = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(dport)};
-        memcpy(&name->sin_addr, &flow->dgid.s6_addr[12], sizeof(name->sin_addr));
         memcpy(&from.ipi_spec_dst, &flow->sgid.s6_addr[12], sizeof(from.ipi_spec_dst));
         *c = (struct cmsghdr){
             .cmsg_len = CMSG_LEN(sizeof(from)), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO};
         memcpy(CMSG_DATA(c), &from, sizeof(from));
-        out->m.msg_namelen = sizeof(*name);
         out->m.msg_controllen = CMSG_SPACE(sizeof(from));
     } else {
         const uint32_t scope_id = IN6_IS_ADDR_LINKLOCAL(&flow->dgid) ? flow->scope_id : 0;
         const struct in6_pktinfo from = {.ipi6_addr = flow->sgid, .ipi6_ifindex = scope_id};
-        out->name = (struct sockaddr_in6){.sin6_family = AF_INET6,
-                                          .sin6_port = htons(dport),
-                                          .sin6_addr = flow->dgid,
-                                          .sin6_scope_id = scope_id};
         *c = (struct cmsghdr){
             .cmsg_len = CMSG_LEN(sizeof(from)), .cmsg_level = IPPROTO_IPV6, .cmsg_type = IPV6_PKTINFO};
         memcpy(CMSG_DATA(c), &from, sizeof(from));
-        out->m.msg_namelen = sizeof(out->name);
         out->m.msg_controllen = CMSG_SPACE(sizeof(from));
     }
 }

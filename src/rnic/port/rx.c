@@ -89,15 +89,10 @@ static void map_ip4(struct in6_addr *gid, const struct in_addr *ip4)
 static void read_control(struct fl_udp_rx *rx, struct msghdr *m, const struct sockaddr_in6 *name)
 {
     struct fl_udp_datagram *d = &rx->common;
-    if (rx->known)
-        *d = rx->flow;
-    else
-        *d = (struct fl_udp_datagram){.sport = ntohs(name->sin6_port)};
-    if (rx->known)
-        ;
-    else if (name->sin6_family == AF_INET)
+    *d = rx->known ? rx->flow : (struct fl_udp_datagram){.sport = ntohs(name->sin6_port)};
+    if (!rx->known && name->sin6_family == AF_INET)
         map_ip4(&d->src, &((const struct sockaddr_in *)name)->sin_addr);
-    else
+    else if (!rx->known)
         d->src = name->sin6_addr;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
         const uint8_t *data = CMSG_DATA(c);

@@ -122,8 +122,7 @@ int fl_udp_listen_own(uint16_t *port)
 
 const struct in6_addr fl_udp_any_ip4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
 
-static socklen_t make_name(struct sockaddr_in6 *name, const struct in6_addr *gid, uint32_t scope_id,
-                           uint16_t port)
+socklen_t fl_udp_name(struct sockaddr_in6 *name, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
 {
     if (fl_udp_is_ip4(gid)) {
         struct sockaddr_in *ip4 = (struct sockaddr_in *)name;
@@ -140,14 +139,14 @@ static socklen_t make_name(struct sockaddr_in6 *name, const struct in6_addr *gid
 static int bind_to(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
 {
     struct sockaddr_in6 name;
-    socklen_t len = make_name(&name, gid, scope_id, port);
+    socklen_t len = fl_udp_name(&name, gid, scope_id, port);
     return bind(fd, (const struct sockaddr *)&name, len) < 0 ? -errno : 0;
 }
 
 int fl_udp_connect(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port)
 {
     struct sockaddr_in6 name;
-    socklen_t len = make_name(&name, gid, scope_id, port);
+    socklen_t len = fl_udp_name(&name, gid, scope_id, port);
     return connect(fd, (const struct sockaddr *)&name, len) < 0 ? -errno : 0;
 }
 

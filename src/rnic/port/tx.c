@@ -81,12 +81,9 @@ struct outgoing {
 static void address_ip4(const struct fl_port_flow *flow, uint16_t dport, bool bound, struct outgoing *out,
                         struct msghdr *m)
 {
-    struct sockaddr_in *name = (struct sockaddr_in *)&out->name;
     struct in_pktinfo from = {0};
-    *name = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(dport)};
-    memcpy(&name->sin_addr, &flow->dgid.s6_addr[12], sizeof(name->sin_addr));
     memcpy(&from.ipi_spec_dst, &flow->sgid.s6_addr[12], sizeof(from.ipi_spec_dst));
-    m->msg_namelen = sizeof(*name);
+    m->msg_namelen = fl_udp_name(&out->name, &flow->dgid, 0, dport);
     if (!bound)
         add_control(m, IPPROTO_IP, IP_PKTINFO, &from, sizeof(from));
 }
@@ -95,13 +92,9 @@ static void address_ip6(const struct fl_port_flow *flow, uint16_t dport, bool bo
                         struct msghdr *m)
 {
     struct in6_pktinfo from = {.ipi6_addr = flow->sgid};
-    out->name = (struct sockaddr_in6){
-        .sin6_family = AF_INET6, .sin6_port = htons(dport), .sin6_addr = flow->dgid};
-    if (IN6_IS_ADDR_LINKLOCAL(&flow->dgid)) {
-        out->name.sin6_scope_id = flow->scope_id;
+    if (IN6_IS_ADDR_LINKLOCAL(&flow->dgid))
         from.ipi6_ifindex = flow->scope_id;
-    }
-    m->msg_namelen = sizeof(out->name);
+    m->msg_namelen = fl_udp_name(&out->name, &flow->dgid, flow->scope_id, dport);
     if (!bound)
         add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &from, sizeof(from));
 }
