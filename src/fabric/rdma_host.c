@@ -206,7 +206,10 @@ static int take_event(struct fl_rdma_host *h, const struct rdma_cm_event *event)
     case RDMA_CM_EVENT_REJECTED:
         return rejected(h, event);
     case RDMA_CM_EVENT_DISCONNECTED:
-        return fl_rdma_host_broken(h, -ECONNRESET, "the target closed the connection");
+        if (h->state != CONNECTED)
+            return fl_rdma_host_closed(h);
+        h->closed = true; /* its last responses may wait in the completion queue: see fl_rdma_host_io */
+        return 0;
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
         return 0;
     case RDMA_CM_EVENT_UNREACHABLE:

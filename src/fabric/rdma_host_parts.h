@@ -3,6 +3,8 @@
 #ifndef FL_FABRIC_RDMA_HOST_PARTS_H
 #define FL_FABRIC_RDMA_HOST_PARTS_H
 
+#include <errno.h>
+
 #include "fabric/rdma_domain.h"
 #include "fabric/rdma_host.h"
 #include "verbs/choose.h"
@@ -37,6 +39,7 @@ struct fl_rdma_host {
     struct fl_rdma_host_options options;
     struct fl_error err;
     enum fl_rdma_host_state state;
+    bool closed; /* by the target: what it answered before is still taken in */
     uint32_t next_addr;
     struct fl_choice choice;
     struct rdma_event_channel *channel;
@@ -67,6 +70,11 @@ static inline int fl_rdma_host_broken(struct fl_rdma_host *h, int code, const ch
     if (!h->err.code)
         fl_error_set(&h->err, code, "%s", text);
     return h->err.code;
+}
+
+static inline int fl_rdma_host_closed(struct fl_rdma_host *h)
+{
+    return fl_rdma_host_broken(h, -ECONNRESET, "the target closed the connection");
 }
 
 /* rdma_host.c */

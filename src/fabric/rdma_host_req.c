@@ -309,6 +309,8 @@ static int take_completion(struct fl_rdma_host *h, const struct ibv_wc *wc)
     if (fl_unlikely(wc->status != IBV_WC_SUCCESS)) {
         if (fl_rdma_host_take_events(h) < 0) /* it may be known better */
             return h->err.code;
+        if (h->closed)
+            return fl_rdma_host_closed(h);
         return fl_rdma_host_broken(h, -ECONNRESET,
                                    wc->status == IBV_WC_WR_FLUSH_ERR
                                        ? "the queue pair has failed: the target is gone, or used memory that "
@@ -334,7 +336,7 @@ bool fl_rdma_host_peek(struct fl_rdma_host *h)
             fl_rdma_host_broken(h, -EIO, "the completion queue broke");
         }
     }
-    return h->nr_wcs || h->err.code || !fl_list_empty(&h->unsent);
+    return h->nr_wcs || h->err.code || h->closed || !fl_list_empty(&h->unsent);
 }
 
 static void drain_comp(struct fl_rdma_host *h)
@@ -366,6 +368,8 @@ int fl_rdma_host_io(struct fl_rdma_host *h)
             pump(h);
         if (fl_unlikely(!fl_list_empty(&h->unsent)))
             end_unsent(h);
+        if (fl_unlikely(h->closed && !nr))
+            fl_rdma_host_closed(h);
         if (nr < BATCH)
             break;
     }

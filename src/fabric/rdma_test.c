@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both ends of NVMe/RDMA in one process: the target does what the script says (test_script.h). */
+#include <poll.h>
 #include <sys/mman.h>
 
+#include "fabric/rdma_host_parts.h"
 #include "fabric/test_rdma.h"
 
 static void reads_and_writes(void **state)
@@ -220,6 +222,30 @@ static void target_closes(void **state)
     bed_free(&bed);
 }
 
+/* The host hears of the end before it looks for the response that was given first. */
+static void response_before_the_end(void **state)
+{
+    struct fl_request *req;
+    struct pollfd p;
+    struct bed bed;
+
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    req = request(&bed, 0, FL_NVME_CMD_FLUSH, SCRIPT_CLOSE, NULL, 0);
+    fl_rdma_host_submit(bed.host, req);
+    p = (struct pollfd){.fd = bed.host->channel->fd, .events = POLLIN};
+    for (uint64_t end = fl_now_ns() + WAIT_NS; poll(&p, 1, 0) == 0; assert_true(fl_now_ns() < end))
+        fl_loop_turn(bed.loop, 0);
+    assert_true(fl_rdma_host_arm(bed.host));
+    assert_int_equal(req->state, FL_REQUEST_SENT);
+    (void)fl_rdma_host_io(bed.host);
+    assert_int_equal(req->state, FL_REQUEST_IDLE);
+    assert_int_equal(fl_nvme_cqe_status(&req->cqe), 0);
+    TURN_UNTIL(&bed, fl_rdma_host_io(bed.host) < 0);
+    assert_non_null(strstr(fl_rdma_host_err(bed.host)->text, "the target closed"));
+    bed_free(&bed);
+}
+
 /* A key that the host does not have: the transfer fails, and with it the connection. */
 static void wrong_memory(void **state)
 {
@@ -427,6 +453,7 @@ int main(void)
         cmocka_unit_test(host_goes),
         cmocka_unit_test(host_goes_at_once),
         cmocka_unit_test(target_closes),
+        cmocka_unit_test(response_before_the_end),
         cmocka_unit_test(wrong_memory),
         cmocka_unit_test(memory_that_cannot_be_used),
         cmocka_unit_test(nobody_listens),
