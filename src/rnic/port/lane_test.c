@@ -104,6 +104,20 @@ static bool has_lane(const struct bed *b)
     return b->port->lane.fd >= 0;
 }
 
+static void open_with_lane(struct bed *b, struct sender *s)
+{
+    bed_open(b);
+    sender_open(s, "127.0.0.1");
+    exchange(b, s, MANY);
+    assert_true(has_lane(b));
+}
+
+static void close_both(struct bed *b, struct sender *s)
+{
+    close(s->fd);
+    fl_port_close(b->port);
+}
+
 static void busy_flow(const char *address)
 {
     const struct fl_port_stats *stats;
@@ -123,9 +137,8 @@ static void busy_flow(const char *address)
     assert_true(has_lane(&b));
     assert_in_range(stats->nr_by_lane, MANY - 200, MANY + 100);
     assert_int_equal(stats->nr_bad_icrc + stats->nr_bad_packet + stats->nr_unknown_qpn, 0);
-    close(busy.fd);
     close(other.fd);
-    fl_port_close(b.port);
+    close_both(&b, &busy);
 }
 
 static void a_busy_flow_has_a_socket_of_its_own(void **state)
@@ -160,9 +173,8 @@ static void another_flow_takes_over(void **state)
     assert_int_equal(b.port->lane.flow.sport, second.port);
     exchange(&b, &first, 10);
     assert_int_equal(fl_port_stats(b.port)->nr_bad_icrc, 0);
-    close(first.fd);
     close(second.fd);
-    fl_port_close(b.port);
+    close_both(&b, &first);
 }
 
 /* Not each packet is asked for its mark, but the fourth of those that have one at the latest, and then each.
@@ -171,10 +183,7 @@ static void marks_are_seen(void **state)
 {
     struct sender s;
     struct bed b;
-    bed_open(&b);
-    sender_open(&s, "127.0.0.1");
-    exchange(&b, &s, MANY);
-    assert_true(has_lane(&b));
+    open_with_lane(&b, &s);
     for (uint32_t i = 0; i < 20; i++) {
         send_one(&b, &s, FL_IB_RC, b.qpn, i, 3);
         poll_until(&b, b.nr + 1);
@@ -183,8 +192,7 @@ static void marks_are_seen(void **state)
     b.nr_marked = 0;
     exchange(&b, &s, 100);
     assert_int_equal(b.nr_marked, 0);
-    close(s.fd);
-    fl_port_close(b.port);
+    close_both(&b, &s);
 }
 
 /* A datagram by such a flow has its header, with the time to live that the flow's packets had. */
@@ -192,17 +200,13 @@ static void a_datagram_by_a_lane_has_its_header(void **state)
 {
     struct sender s;
     struct bed b;
-    bed_open(&b);
-    sender_open(&s, "127.0.0.1");
-    exchange(&b, &s, MANY);
-    assert_true(has_lane(&b));
+    open_with_lane(&b, &s);
     send_one(&b, &s, FL_IB_UD, b.qpn, 1, 2);
     poll_until(&b, b.nr + 1);
     assert_int_equal(b.grh[20], 0x45);
     assert_int_equal(b.grh[28], FL_UDP_TTL);
     assert_memory_equal(b.grh + 32, "\x7f\0\0\1\x7f\0\0\1", 8);
-    close(s.fd);
-    fl_port_close(b.port);
+    close_both(&b, &s);
 }
 
 /* Where a packet for somebody else came by the flow, the flow has no lane: the next hub must see its packets
@@ -211,10 +215,7 @@ static void a_stranger_ends_the_lane(void **state)
 {
     struct sender s;
     struct bed b;
-    bed_open(&b);
-    sender_open(&s, "127.0.0.1");
-    exchange(&b, &s, MANY);
-    assert_true(has_lane(&b));
+    open_with_lane(&b, &s);
     send_one(&b, &s, FL_IB_RC, b.qpn ^ 0x800000, 0, 2);
     for (uint64_t end = fl_now_ns() + FL_NS_PER_S; has_lane(&b) && fl_now_ns() < end;)
         fl_port_poll(b.port, 16, take, &b);
@@ -227,8 +228,7 @@ static void a_stranger_ends_the_lane(void **state)
     assert_false(has_lane(&b));
     exchange(&b, &s, MANY);
     assert_true(has_lane(&b));
-    close(s.fd);
-    fl_port_close(b.port);
+    close_both(&b, &s);
 }
 
 /* So must those processes that have come since. */
@@ -240,10 +240,7 @@ static void another_process_ends_the_lane(void **state)
     struct sender s;
     struct bed b;
     int slot;
-    bed_open(&b);
-    sender_open(&s, "127.0.0.1");
-    exchange(&b, &s, MANY);
-    assert_true(has_lane(&b));
+    open_with_lane(&b, &s);
     table = fl_hub_server_table(b.port->server);
     slot = fl_hub_join(table, &peer, 0, address);
     assert_true(slot > 0);
@@ -252,8 +249,7 @@ static void another_process_ends_the_lane(void **state)
     fl_hub_leave(table, (uint32_t)slot);
     exchange(&b, &s, MANY);
     assert_true(has_lane(&b));
-    close(s.fd);
-    fl_port_close(b.port);
+    close_both(&b, &s);
 }
 
 /* What comes between the steps by which a lane is made may be anybody's: it says whose it is. */
