@@ -11,10 +11,11 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define AT_ONCE_MS 700 /* for what need not come */
+#define AT_ONCE_MS 700 /* for what need not come, since something was refused */
 #define STUCK_S    60
 
 static uint32_t nr_asked, refused; /* the one to refuse; 0: none */
+static int patience_ms = WAIT_MS;
 
 static bool is_refused(void)
 {
@@ -107,7 +108,7 @@ static int connect_ends(struct ends *e)
     while (e->nr_up < 2) {
         struct pollfd pfd = {.fd = e->channel->fd, .events = POLLIN};
         struct rdma_cm_event *event;
-        if (poll(&pfd, 1, AT_ONCE_MS) != 1 || fl_cma_get_cm_event(e->channel, &event))
+        if (poll(&pfd, 1, patience_ms) != 1 || fl_cma_get_cm_event(e->channel, &event))
             return -1;
         struct rdma_cm_id *id = event->id;
         enum rdma_cm_event_type type = event->event;
@@ -187,9 +188,11 @@ static void try_one(uint32_t refuse, uint32_t nr_files, int tell)
         limit_files(nr_files);
     __atomic_store_n(&nr_asked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&refused, refuse, __ATOMIC_RELAXED);
+    patience_ms = refuse || nr_files ? AT_ONCE_MS : WAIT_MS;
     outcome.failed = go_through_all();
     outcome.nr_asked = __atomic_load_n(&nr_asked, __ATOMIC_RELAXED);
     __atomic_store_n(&refused, 0, __ATOMIC_RELAXED);
+    patience_ms = WAIT_MS;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(go_through_all(), 0);
     if (write(tell, &outcome, sizeof(outcome)) != sizeof(outcome))

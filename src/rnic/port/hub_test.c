@@ -24,13 +24,25 @@
 #define ROUNDS 12
 #define TRIES  3
 
-enum command { NOTHING, LISTEN, LISTEN_ONCE, PING, PING_PAST_HUB, REQUEST, LAST_WORDS, TAKE_NUMBERS, BE_BUSY };
+#define WAIT_NS (20 * FL_NS_PER_S) /* for what must come: a process may have to wait for a CPU */
+
+enum command {
+    NOTHING,
+    LISTEN,
+    LISTEN_ONCE,
+    PING,
+    PING_PAST_HUB,
+    REQUEST,
+    LAST_WORDS,
+    TAKE_NUMBERS,
+    BE_BUSY
+};
 
 struct node { /* shared */
     pid_t pid;
     int rc;
     uint32_t qpn, prefix;
-    bool ready, is_hub;
+    bool ready, is_hub, busy;
     int command, result;
     uint64_t argument;
     uint32_t nr_echoed, nr_pongs, nr_cm;
@@ -128,8 +140,10 @@ static int run_command(struct local *l, enum command command)
         return fl_port_listen(l->port, l->self->argument);
     case TAKE_NUMBERS:
         return take_numbers(l->port, l->self->argument);
-    case BE_BUSY: /* not with the port */
-        usleep((useconds_t)l->self->argument);
+    case BE_BUSY: /* not with the port, until it is told otherwise */
+        __atomic_store_n(&l->self->busy, true, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&l->self->busy, __ATOMIC_SEQ_CST))
+            usleep(100);
         return 0;
     case PING:
         send_to(l->port, ping.to, &ping, sizeof(ping));
@@ -164,7 +178,7 @@ static void node_run(const struct bed *b, struct node *self)
     uint32_t mask;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     self->rc = fl_port_open(&options, &l.port, &err);
-    for (uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S; self->rc == 0 && fl_now_ns() < end; usleep(100)) {
+    for (uint64_t end = fl_now_ns() + WAIT_NS; self->rc == 0 && fl_now_ns() < end; usleep(100)) {
         int rc = fl_port_qpn_get(l.port, &self->qpn);
         if (rc != -EAGAIN) {
             self->rc = rc;
@@ -189,10 +203,9 @@ static void node_run(const struct bed *b, struct node *self)
     _exit(1);
 }
 
-static void node_start(struct bed *b, int i)
+static void node_begin(struct bed *b, int i)
 {
     struct node *node = &b->nodes[i];
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
     pid_t pid;
     memset(node, 0, sizeof(*node));
     pid = fork();
@@ -200,10 +213,21 @@ static void node_start(struct bed *b, int i)
     if (pid == 0)
         node_run(b, node);
     node->pid = pid;
+}
+
+static void node_wait(struct node *node)
+{
+    uint64_t end = fl_now_ns() + WAIT_NS;
     while (!__atomic_load_n(&node->ready, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
         usleep(200);
     assert_true(node->ready);
     assert_int_equal(node->rc, 0);
+}
+
+static void node_start(struct bed *b, int i)
+{
+    node_begin(b, i);
+    node_wait(&b->nodes[i]);
 }
 
 static void node_kill(struct node *node)
@@ -216,7 +240,7 @@ static void node_kill(struct node *node)
 
 static int node_do(struct node *node, enum command command, uint64_t argument)
 {
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     node->argument = argument;
     __atomic_store_n(&node->command, command, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&node->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
@@ -227,7 +251,7 @@ static int node_do(struct node *node, enum command command, uint64_t argument)
 
 static int node_listen(struct node *node, uint64_t service_id)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     int rc;
     while (((rc = node_do(node, LISTEN, service_id)) == -EAGAIN || rc == -EINPROGRESS) && fl_now_ns() < end)
         usleep(1000);
@@ -237,7 +261,7 @@ static int node_listen(struct node *node, uint64_t service_id)
 /* Pings until one comes back, as retransmission would. Nanoseconds that it took. */
 static uint64_t ping(struct node *from, const struct node *to)
 {
-    uint64_t start = fl_now_ns(), end = start + 5 * FL_NS_PER_S;
+    uint64_t start = fl_now_ns(), end = start + WAIT_NS;
     uint32_t before = __atomic_load_n(&from->nr_pongs, __ATOMIC_SEQ_CST);
     while (fl_now_ns() < end) {
         node_do(from, PING, to->qpn);
@@ -247,7 +271,7 @@ static uint64_t ping(struct node *from, const struct node *to)
             usleep(200);
         }
     }
-    fail_msg("no answer in 5 s");
+    fail_msg("no answer");
     return 0;
 }
 
@@ -298,12 +322,13 @@ static void processes_share_a_port(void **state)
     bed_close(b);
 }
 
+/* There may be more: of pings that were thought lost. */
 static void wait_for_echoes(const struct node *node, uint32_t nr)
 {
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
-    while (__atomic_load_n(&node->nr_echoed, __ATOMIC_SEQ_CST) != nr && fl_now_ns() < end)
+    uint64_t end = fl_now_ns() + WAIT_NS;
+    while (__atomic_load_n(&node->nr_echoed, __ATOMIC_SEQ_CST) < nr && fl_now_ns() < end)
         usleep(100);
-    assert_int_equal(node->nr_echoed, nr);
+    assert_true(node->nr_echoed >= nr);
 }
 
 /* On one host a member's packets need no hub, neither one that runs nor one that is stopped or dead. */
@@ -335,7 +360,7 @@ static void requests_go_to_who_listens(void **state)
 {
     struct bed *b = bed_open(3);
     struct node *n = b->nodes;
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
     assert_int_equal(node_do(&n[2], LISTEN, 77), -EADDRINUSE);
     assert_int_equal(node_do(&n[0], LISTEN, 77), -EADDRINUSE);
@@ -362,7 +387,7 @@ static void a_hub_that_leaves_loses_nothing(void **state)
 {
     struct bed *b = bed_open(3);
     struct node *n = b->nodes;
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     assert_true(n[0].is_hub);
     n[0].argument = n[1].qpn;
     __atomic_store_n(&n[0].command, LAST_WORDS, __ATOMIC_SEQ_CST);
@@ -377,7 +402,7 @@ static void a_hub_that_leaves_loses_nothing(void **state)
 
 static struct node *hub_of(struct bed *b)
 {
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     while (fl_now_ns() < end) {
         for (int i = 0; i < NODES; i++) {
             if (b->nodes[i].pid && __atomic_load_n(&b->nodes[i].is_hub, __ATOMIC_SEQ_CST))
@@ -392,7 +417,7 @@ static struct node *hub_of(struct bed *b)
 /* hub: asks for what the other one listens on, and must not answer in its place. */
 static void request_till_it_comes(struct node *hub, struct node *listener, uint64_t service_id)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     while (!__atomic_load_n(&listener->nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < end) {
         node_do(hub, REQUEST, service_id);
         usleep(1000);
@@ -406,7 +431,7 @@ static void a_new_hub_waits_for_what_others_listen_on(void **state)
 {
     struct bed *b = bed_open(3);
     struct node *n = b->nodes;
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     assert_int_equal(node_do(&n[1], LISTEN, 77), 0);
     kill(n[1].pid, SIGSTOP);
     node_kill(&n[0]);
@@ -422,7 +447,8 @@ static void a_new_hub_waits_for_what_others_listen_on(void **state)
     bed_close(b);
 }
 
-/* ... and gives none of those to another process. All over again where the owner waited too long for a CPU. */
+/* ... and gives none of those to another process. All over again where the owner waited too long for a CPU.
+ */
 static void a_new_hub_gives_nobody_what_others_listen_on(void **state)
 {
     int rc = 0;
@@ -442,22 +468,49 @@ static void a_new_hub_gives_nobody_what_others_listen_on(void **state)
     assert_int_equal(rc, -EADDRINUSE);
 }
 
+static void make_busy(struct node *node)
+{
+    uint64_t end = fl_now_ns() + WAIT_NS;
+    __atomic_store_n(&node->command, BE_BUSY, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&node->busy, __ATOMIC_SEQ_CST) && fl_now_ns() < end)
+        usleep(100);
+    assert_true(node->busy);
+}
+
+static void end_busy(struct node *node)
+{
+    uint64_t end = fl_now_ns() + WAIT_NS;
+    __atomic_store_n(&node->busy, false, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&node->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
+        usleep(100);
+    assert_int_equal(node->command, NOTHING);
+}
+
 /* Neither does a process wait for its answer while it has numbers, nor are they said to have run out. */
 static void a_hub_may_be_too_busy_to_give_numbers(void **state)
 {
     struct bed *b = bed_open(2);
     struct node *n = b->nodes;
     assert_int_equal(node_do(&n[1], TAKE_NUMBERS, FL_HUB_BLOCK_LEN / 2), 0);
-    n[0].argument = 2000000;
-    __atomic_store_n(&n[0].command, BE_BUSY, __ATOMIC_SEQ_CST);
-    usleep(10000);
-    uint64_t start = fl_now_ns();
+    make_busy(&n[0]);
     /* It has had one more for itself, and asked for a second block at half of the first */
     assert_int_equal(node_do(&n[1], TAKE_NUMBERS, 2 * FL_HUB_BLOCK_LEN), -EAGAIN);
-    assert_true(fl_now_ns() - start < 3 * FL_NS_PER_S);
-    while (__atomic_load_n(&n[0].command, __ATOMIC_SEQ_CST) != NOTHING)
-        usleep(1000);
+    end_busy(&n[0]);
     assert_int_equal(node_do(&n[1], TAKE_NUMBERS, 4 * FL_HUB_BLOCK_LEN), 0);
+    bed_close(b);
+}
+
+/* It is a hub all the same, and not somebody else who has the port. */
+static void a_hub_may_be_too_busy_to_welcome(void **state)
+{
+    struct bed *b = bed_open(1);
+    struct node *n = b->nodes;
+    make_busy(&n[0]);
+    node_begin(b, 1);
+    usleep(4000000);
+    end_busy(&n[0]);
+    node_wait(&n[1]);
+    ping(&n[0], &n[1]);
     bed_close(b);
 }
 
@@ -466,20 +519,18 @@ static void a_hub_may_be_too_busy_to_give_services(void **state)
 {
     struct bed *b = bed_open(3);
     struct node *n = b->nodes;
-    n[0].argument = 3000000; /* longer than an answer is wanted */
-    __atomic_store_n(&n[0].command, BE_BUSY, __ATOMIC_SEQ_CST);
-    usleep(10000);
+    make_busy(&n[0]);
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 77), -EINPROGRESS);
     assert_int_equal(node_do(&n[1], LISTEN_ONCE, 78), -EINPROGRESS);
     assert_int_equal(node_do(&n[2], LISTEN_ONCE, 79), -EINPROGRESS);
-    while (__atomic_load_n(&n[0].command, __ATOMIC_SEQ_CST) != NOTHING) {
+    for (uint64_t end = fl_now_ns() + 3 * FL_NS_PER_S; fl_now_ns() < end;
+         usleep(1000)) /* longer than an answer is wanted */
         assert_int_not_equal(node_do(&n[1], LISTEN_ONCE, 77), -EADDRINUSE);
-        usleep(1000);
-    }
+    end_busy(&n[0]);
     assert_int_equal(node_listen(&n[1], 77), 0);
     assert_int_equal(node_listen(&n[2], 77), -EADDRINUSE);
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     while (node_listen(&n[2], 78) == -EADDRINUSE && fl_now_ns() < end)
         usleep(1000);
     assert_int_equal(node_listen(&n[2], 78), 0);
@@ -516,7 +567,8 @@ static uint64_t kill_hubs(struct bed *b, uint64_t first_id)
     return longest;
 }
 
-/* The others go on with the numbers and services that they had. All over again where a machine was so busy that one of them waited for a CPU. */
+/* The others go on with the numbers and services that they had. All over again where a machine was so busy
+ * that one of them waited for a CPU. */
 static void a_killed_hub_costs_little(void **state)
 {
     struct bed *b = bed_open(NODES);
@@ -614,7 +666,7 @@ static void a_newcomer_in_a_stopped_hubs_place_refuses_nobody(void **state)
         for (uint64_t end = fl_now_ns() + 600 * FL_NS_PER_MS; fl_now_ns() < end; usleep(6000))
             node_do(&n[2], REQUEST, 77);
         kill(n[1].pid, SIGCONT);
-        while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < start + 10 * FL_NS_PER_S) {
+        while (!__atomic_load_n(&n[1].nr_cm, __ATOMIC_SEQ_CST) && fl_now_ns() < start + WAIT_NS) {
             node_do(&n[2], REQUEST, 77);
             usleep(1000);
         }
@@ -646,7 +698,7 @@ static void broken_members_are_thrown_out(void **state)
     struct node *n = b->nodes;
     struct fl_hub_msg msg = {.magic = FL_HUB_MAGIC, .type = FL_HUB_HELLO}, reply;
     int fds[FL_HUB_FDS_MAX], fd, many[100], rc = 0;
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + WAIT_NS;
     /* Another's slot and block */
     fd = fl_hub_unix_connect(b->name);
     assert_true(fd >= 0);
@@ -702,11 +754,12 @@ int main(void)
         cmocka_unit_test(processes_share_a_port), cmocka_unit_test(packets_of_this_host_go_past_the_hub),
         cmocka_unit_test(requests_go_to_who_listens), cmocka_unit_test(a_hub_that_leaves_loses_nothing),
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
+        cmocka_unit_test(a_hub_may_be_too_busy_to_welcome),
         cmocka_unit_test(a_hub_may_be_too_busy_to_give_services),
         cmocka_unit_test(a_new_hub_gives_nobody_what_others_listen_on),
-        cmocka_unit_test(a_hub_may_be_too_busy_to_give_numbers),
-        cmocka_unit_test(a_killed_hub_costs_little), cmocka_unit_test(a_stopped_member_costs_only_itself),
-        cmocka_unit_test(a_stopped_hub_is_replaced), cmocka_unit_test(stopped_hubs_keep_nobody_out),
+        cmocka_unit_test(a_hub_may_be_too_busy_to_give_numbers), cmocka_unit_test(a_killed_hub_costs_little),
+        cmocka_unit_test(a_stopped_member_costs_only_itself), cmocka_unit_test(a_stopped_hub_is_replaced),
+        cmocka_unit_test(stopped_hubs_keep_nobody_out),
         cmocka_unit_test(a_newcomer_in_a_stopped_hubs_place_refuses_nobody),
         cmocka_unit_test(a_stopped_member_comes_back_to_the_next_hub),
         cmocka_unit_test(broken_members_are_thrown_out));

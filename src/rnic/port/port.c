@@ -15,6 +15,7 @@
 #include "rnic/port/impl.h"
 
 #define OPEN_NS (3 * FL_NS_PER_S)
+#define BUSY_NS (10 * FL_NS_PER_S) /* where there is a hub, which waits for a CPU */
 #define EVENTS  16
 /* Polls until epoll is asked about all descriptors: so many that found something, or fewer that did not */
 #define LOOK_AT      64
@@ -39,10 +40,13 @@ static int make_names(struct fl_port *port, const char *hub_path, struct fl_erro
 static int join(struct fl_port *port, struct fl_error *err)
 {
     uint64_t now = fl_now_ns(), end = now + OPEN_NS;
+    const uint64_t last = now + BUSY_NS;
     for (; now < end; now = fl_now_ns()) {
         struct pollfd pfd = {.events = POLLIN};
         if (port->role == FL_ROLE_GUEST)
             fl_port_link_event(port);
+        if (port->role == FL_ROLE_GUEST && !fl_port_hub_looks_stopped(port))
+            end = FL_MIN(now + OPEN_NS, last);
         fl_port_join_step(port, now);
         if (port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER)
             return 0;
