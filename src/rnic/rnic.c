@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "rnic/guard.h"
+#include "rnic/hub/unix.h"
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
 #include "rnic/stats.h"
@@ -119,17 +120,8 @@ static bool env_is_set(const char *name)
 
 static int port_options(struct fl_port_options *options, struct fl_error *err)
 {
-    const char *port = getenv("FARLANE_ROCE_PORT");
-    char *end;
     *options = (struct fl_port_options){.hub_path = getenv("FARLANE_HUB")};
-    if (!port || !*port)
-        return 0;
-    unsigned long number = *port >= '0' && *port <= '9' ? strtoul(port, &end, 10) : 0;
-    if (!number || number > UINT16_MAX || *end)
-        return fl_error_set(err, -EINVAL, "FARLANE_ROCE_PORT is %s: a UDP port is a number from 1 to 65535",
-                            port);
-    options->udp_port = (uint16_t)number;
-    return 0;
+    return fl_hub_udp_port(&options->udp_port, err);
 }
 
 static void init_lock(pthread_mutex_t *lock)

@@ -58,9 +58,9 @@ class Listener:
         self.process.stdout.close()
 
 
-def ask(peer=THERE, *args):
-    done = subprocess.run([EXE, "doctor", "--json", "--peer", peer, *args], capture_output=True, text=True, timeout=120)
-    assert not done.stderr, done.stderr
+def ask(peer=THERE, **more):
+    done = subprocess.run([EXE, "doctor", "--json", "--peer", peer], capture_output=True, text=True, timeout=120, **more)
+    assert not done.stderr or "env" in more, done.stderr
     found = json.loads(done.stdout)
     assert done.returncode == (1 if found["counts"]["bad"] + found["counts"]["slow"] else 0)
     return found
@@ -171,8 +171,11 @@ def test_bad_askers():
     """A listener outlives every question."""
     process = subprocess.Popen([EXE, "doctor", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     try:
-        answer = ask_badly(int(process.stdout.readline().split(":")[1].split(";")[0]))
+        port = int(process.stdout.readline().split(":")[1].split(";")[0])
+        answer = ask_badly(port)
         assert json.loads(answer)["version"] == 1
+        wrong = {**os.environ, "FARLANE_ROCE_PORT": "99999"}
+        expect(ask(f"127.0.0.1:{port}", env=wrong), "peer-roce-port", "unseen", "FARLANE_ROCE_PORT is 99999", "1 to 65535")
         process.terminate()
         assert process.wait(PATIENCE) == 0
     finally:

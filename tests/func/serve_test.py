@@ -239,8 +239,9 @@ def test_default_control_socket():
 
 def test_wrong_port_of_the_rnic():
     for port in ("99999", "0", "abc", "47x", "-1"):
-        refused("serve", "--ns", "ram:1M", "--listen", "rdma://127.0.0.1:0", "--strict", status=USAGE,
-                says=[f"FARLANE_ROCE_PORT is {port}", "1 to 65535"], env=dict(os.environ, FARLANE_ROCE_PORT=port))
+        for command in ("serve", "--ns", "ram:1M", "--listen", "rdma://127.0.0.1:0", "--strict"), ("rnic",), ("rnic", "qps", "--json"):
+            refused(*command, status=USAGE, says=[f"FARLANE_ROCE_PORT is {port}", "1 to 65535"],
+                    env=dict(os.environ, FARLANE_ROCE_PORT=port))
 
 
 main()

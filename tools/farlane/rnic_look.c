@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "rnic.h"
+#include "rnic/hub/unix.h"
 #include "rnic/verbs.h"
-#include "wire/ib.h"
 
 static void find_command(struct rnic_process *p)
 {
@@ -77,13 +77,6 @@ static bool see(struct rnic_process *p, const struct fl_stats_listed *listed)
     return true;
 }
 
-static uint16_t udp_port(void)
-{
-    const char *text = getenv("FARLANE_ROCE_PORT");
-
-    return text && *text ? (uint16_t)strtoul(text, NULL, 10) : FL_ROCE_PORT;
-}
-
 /* No farlane process has it, but somebody. */
 static bool port_is_taken(uint16_t port)
 {
@@ -101,7 +94,10 @@ int rnic_look(struct rnic_look *look, int pid, const struct rnic_look *before, s
     struct fl_stats_listed *listed = NULL;
     int nr;
 
-    *look = (struct rnic_look){.udp_port = udp_port(), .before_ns = before ? before->at_ns : 0};
+    *look = (struct rnic_look){.before_ns = before ? before->at_ns : 0};
+    nr = fl_hub_udp_port(&look->udp_port, err);
+    if (nr < 0)
+        return nr;
     nr = fl_stats_list(getenv("FARLANE_HUB"), look->udp_port, &listed, err);
     if (nr == -ENOENT && port_is_taken(look->udp_port)) {
         fl_error_clear(err);

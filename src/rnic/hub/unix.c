@@ -4,11 +4,29 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "wire/ib.h"
+
+int fl_hub_udp_port(uint16_t *port, struct fl_error *err)
+{
+    const char *text = getenv("FARLANE_ROCE_PORT");
+    char *end;
+    *port = FL_ROCE_PORT;
+    if (!text || !*text)
+        return 0;
+    unsigned long number = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (!number || number > UINT16_MAX || *end)
+        return fl_error_set(err, -EINVAL, "FARLANE_ROCE_PORT is %s: a UDP port is a number from 1 to 65535",
+                            text);
+    *port = (uint16_t)number;
+    return 0;
+}
 
 int fl_hub_default_name(const char *hub_path, uint16_t udp_port, char name[FL_HUB_NAME_LEN])
 {

@@ -3,10 +3,15 @@
 #ifndef FL_RNIC_HUB_UNIX_H
 #define FL_RNIC_HUB_UNIX_H
 
+#include <farlane/error.h>
+
 #include "rnic/hub/proto.h"
 
 #define FL_HUB_FDS_MAX  4
 #define FL_HUB_NAME_LEN 64
+
+/* The UDP port of RoCE: the standard's, or the one that FARLANE_ROCE_PORT tells. 0, or -EINVAL with text. */
+int fl_hub_udp_port(uint16_t *port, struct fl_error *err);
 
 /* The name of the hub's socket: hub_path, else the one of this network namespace and UDP port. 0, or
  * -ENAMETOOLONG. */

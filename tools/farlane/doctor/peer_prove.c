@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "peer_prove.h"
 #include "port.h"
+#include "rnic/hub/unix.h"
 
 int peer_connect(int fd, const struct fl_addr *to, int ms)
 {
@@ -95,14 +96,15 @@ bool prove_mtu(struct doctor *d, struct peer_line *line, const struct peer_path 
 void prove_roce_port(struct doctor *d, struct peer_line *line, const struct peer_path *path,
                      const char *label)
 {
-    uint16_t port = 4791;
-    const char *other = getenv("FARLANE_ROCE_PORT");
     struct fl_error err = {0};
     struct probe_result got = {0};
+    uint16_t port;
     int fd;
 
-    if (other && atoi(other) > 0 && atoi(other) < 65536)
-        port = (uint16_t)atoi(other);
+    if (fl_hub_udp_port(&port, &err) < 0) {
+        report_as(d, "peer-roce-port", LEVEL_UNSEEN, label, NULL, "%s", err.text);
+        return;
+    }
     fd = open_probe(line, path, port, &err);
     if (fd < 0) {
         report_as(d, "peer-roce-port", LEVEL_UNSEEN, label, NULL, "UDP %u: %s%s", port, err.text,
