@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "rnic/verbs.h"
 
 const struct fl_rdma_lib fl_rdma_soft = {.verbs = &fl_verbs_soft, .cm = &fl_rdmacm_soft};
 
@@ -46,11 +47,13 @@ static void ranges_removed(void);
 int fl_rdma_no_manager(const struct fl_rdma_lib *lib, struct fl_error *err)
 {
     int r = errno ? -errno : -EIO;
+    struct fl_error why = {0};
 
-    if (lib->cm == &fl_rdmacm_soft && r == -EADDRINUSE)
-        return fl_error_set(err, r,
-                            "the software RNIC cannot start: another RDMA program holds its UDP port, or the "
-                            "kernel's rdma_rxe, whose devices dev=hardware takes");
+    if (lib->cm == &fl_rdmacm_soft)
+        fl_rnic_failure(&why);
+    if (why.code == r)
+        return fl_error_set(err, r, "the software RNIC cannot start: %s%s", why.text,
+                            r == -EADDRINUSE ? "; the kernel's devices are taken with dev=hardware" : "");
     return fl_error_set(err, r, "the RDMA connection manager (%s) cannot be used: %s", lib->cm->name,
                         strerror(-r));
 }

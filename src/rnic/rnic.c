@@ -14,6 +14,7 @@
 #include "rnic/objects.h"
 #include "rnic/shm_path.h"
 #include "rnic/stats.h"
+#include "rnic/verbs.h"
 
 #define RX_BATCH      64                   /* packets a turn */
 #define TX_BATCH      32                   /* packets of one queue pair before the next one has its turn */
@@ -25,7 +26,8 @@
 static struct {
     pthread_mutex_t lock; /* getting and putting; held across a fork */
     struct fl_rnic *rnic;
-    struct fl_rnic *ended; /* the process ends: the program's objects still point at it */
+    struct fl_error failure; /* of the last attempt to make one; code 0: it was made */
+    struct fl_rnic *ended;   /* the process ends: the program's objects still point at it */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool send_ready(struct fl_rnic *rnic);
@@ -225,8 +227,10 @@ struct fl_rnic *fl_rnic_get(struct fl_error *err)
     int r = 0;
     pthread_once(&once, register_handlers);
     pthread_mutex_lock(&process.lock);
-    if (!process.rnic)
+    if (!process.rnic) {
         r = rnic_create(&process.rnic, err);
+        process.failure = r ? *err : (struct fl_error){0};
+    }
     struct fl_rnic *rnic = process.rnic;
     if (rnic)
         rnic->refs++;
@@ -234,6 +238,13 @@ struct fl_rnic *fl_rnic_get(struct fl_error *err)
     if (!rnic)
         errno = -r;
     return rnic;
+}
+
+void fl_rnic_failure(struct fl_error *err)
+{
+    pthread_mutex_lock(&process.lock);
+    *err = process.failure;
+    pthread_mutex_unlock(&process.lock);
 }
 
 void fl_rnic_put(struct fl_rnic *rnic)

@@ -11,6 +11,11 @@
 
 #include <infiniband/verbs.h>
 
+#include <farlane/error.h>
+
+/* rnic.c: why the RNIC could not start, where a function failed with that errno; code 0: it did start */
+void fl_rnic_failure(struct fl_error *err);
+
 /* device.c, context.c */
 struct ibv_device **fl_device_list_get(int *nr);
 void fl_device_list_free(struct ibv_device **list);

@@ -103,7 +103,13 @@ struct fl_port {
     uint64_t looked_at;         /* when all descriptors were looked at */
     uint64_t hub_looked_at;     /* when a member last looked whether its hub is stopped */
     uint32_t nr_seen_stopped;   /* so many times in a row it was */
-    int beside[FL_HUB_NAMES];   /* of a hub that took over: connections to those that are stopped */
+    struct {                    /* why there is no hub yet, for the text when opening ends */
+        int bind;               /* why the UDP port was not to be had */
+        bool asked, stopped;    /* a process that serves it was there; that one looks stopped */
+        int pid;                /* its; 0: of another namespace of processes */
+        int answer;             /* that it gave; 0: none yet */
+    } why;
+    int beside[FL_HUB_NAMES]; /* of a hub that took over: connections to those that are stopped */
     int nr_beside, own_name;
     uint32_t names;    /* of a hub: its own name, and theirs; a bit each. Nobody connects to himself */
     bool beside_gone;  /* one of them broke */
@@ -137,6 +143,11 @@ struct fl_port {
     uint8_t from_hub[sizeof(struct fl_hub_packet) + FL_HUB_PACKET_MAX];
     struct fl_port_stats stats;
 };
+
+/* why.c: the error of a process that became neither hub nor member; true: this user may not have the port,
+ * and nobody else has it */
+int fl_port_no_hub(const struct fl_port *port, uint64_t waited_ns, struct fl_error *err);
+bool fl_port_is_forbidden(const struct fl_port *port);
 
 /* join.c: moves towards HUB or MEMBER; does nothing when it is one. */
 void fl_port_join_step(struct fl_port *port, uint64_t now);

@@ -168,12 +168,25 @@ static void open_own(struct fl_port *port)
     port->link.udp_port = port->own_fd < 0 ? 0 : port->own_port;
 }
 
+/* Who was there is remembered while the next look finds nobody. */
+static void note_hub(struct fl_port *port, int rc, const struct fl_hub_search *search)
+{
+    struct fl_hub_peer peer;
+    port->why.stopped = search->nr_stopped != 0;
+    if (search->nr_stopped)
+        port->why.pid = search->pid;
+    else if (rc == 0 && fl_hub_unix_peer(port->link.fd, &peer) == 0)
+        port->why.pid = peer.pid;
+    port->why.asked = port->why.asked || rc == 0 || search->nr_stopped;
+}
+
 static void connect_to_hub(struct fl_port *port, uint64_t now)
 {
     open_own(port);
     struct fl_hub_search search;
     bool patient = port->nr_seen_stopped < FL_PORT_LOOKS; /* it may only look so */
     int rc = fl_hub_find(&port->link, port->name, port->slot, port->address, patient, &search);
+    note_hub(port, rc, &search);
     if (rc == -ENOENT && search.ours && search.free < FL_HUB_NAMES) {
         take_over(port, &search, now);
         return;
@@ -211,6 +224,7 @@ void fl_port_join_step(struct fl_port *port, uint64_t now)
         return;
     }
     port->udp_fd = fl_udp_listen(port->udp_port);
+    port->why.bind = port->udp_fd < 0 ? port->udp_fd : 0;
     if (port->udp_fd >= 0) {
         port->give_up = now + NAME_NS;
         become_hub(port, now);
@@ -248,6 +262,7 @@ static int tell_all(struct fl_port *port)
 static void welcomed(struct fl_port *port, const struct fl_hub_msg *msg, uint64_t now)
 {
     if (msg->status) {
+        port->why.answer = msg->status;
         fl_port_lost_hub(port, now);
         port->backoff_ms = BACKOFF_MAX_MS;
         try_later(port, now);
@@ -320,6 +335,8 @@ void fl_port_link_event(struct fl_port *port)
     }
     /* What the hub wrote before it went is read first; then this comes again, as the descriptor stays
      * readable. */
+    if (rc < 0 && port->role == FL_ROLE_GUEST)
+        port->why.answer = rc;
     if (rc < 0 && !(port->role == FL_ROLE_MEMBER && fl_hub_ring_has(&port->link.ring)))
         fl_port_lost_hub(port, fl_now_ns());
 }

@@ -39,8 +39,8 @@ static int make_names(struct fl_port *port, const char *hub_path, struct fl_erro
 
 static int join(struct fl_port *port, struct fl_error *err)
 {
-    uint64_t now = fl_now_ns(), end = now + OPEN_NS;
-    const uint64_t last = now + BUSY_NS;
+    const uint64_t start = fl_now_ns(), last = start + BUSY_NS;
+    uint64_t now = start, end = start + OPEN_NS;
     for (; now < end; now = fl_now_ns()) {
         struct pollfd pfd = {.events = POLLIN};
         if (port->role == FL_ROLE_GUEST)
@@ -50,15 +50,12 @@ static int join(struct fl_port *port, struct fl_error *err)
         fl_port_join_step(port, now);
         if (port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER)
             return 0;
-        if (port->no_hub)
+        if (port->no_hub || fl_port_is_forbidden(port))
             break;
         pfd.fd = port->link.fd;
         poll(&pfd, 1, 1);
     }
-    return fl_error_set(err, -EADDRINUSE,
-                        "UDP port %u is in use and no farlane process serves it: another RDMA program or the "
-                        "kernel's rdma_rxe holds it, or a process that does is stopped, and another user's",
-                        port->udp_port);
+    return fl_port_no_hub(port, now - start, err);
 }
 
 int fl_port_open(const struct fl_port_options *options, struct fl_port **port, struct fl_error *err)

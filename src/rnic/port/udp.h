@@ -50,7 +50,8 @@ struct fl_udp_datagram { /* one packet, cut out of what came */
 };
 
 /* A GID as a socket's name: how long it is. */
-socklen_t fl_udp_name(struct sockaddr_in6 *name, const struct in6_addr *gid, uint32_t scope_id, uint16_t port);
+socklen_t fl_udp_name(struct sockaddr_in6 *name, const struct in6_addr *gid, uint32_t scope_id,
+                      uint16_t port);
 int fl_udp_connect(int fd, const struct in6_addr *gid, uint32_t scope_id, uint16_t port);
 /* twin.c: the same connected to the flow's destination. Negative errno; -EOPNOTSUPP: this kernel does not
  * tell how it counts, or counts in another way. */
