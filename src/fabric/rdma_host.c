@@ -270,6 +270,11 @@ const struct fl_error *fl_rdma_host_err(const struct fl_rdma_host *h)
     return &h->err;
 }
 
+const struct fl_addr *fl_rdma_host_addr(const struct fl_rdma_host *h)
+{
+    return &h->options.addrs[h->next_addr ? h->next_addr - 1 : 0];
+}
+
 int fl_rdma_host_create(const struct fl_rdma_host_options *options, struct fl_rdma_host **host,
                         struct fl_error *err)
 {

@@ -38,6 +38,8 @@ void fl_rdma_host_destroy(struct fl_rdma_host *host);
 /* While connecting: 1 when the queue pair is connected, 0 not yet, negative errno: see fl_rdma_host_err. */
 int fl_rdma_host_step(struct fl_rdma_host *host);
 const struct fl_error *fl_rdma_host_err(const struct fl_rdma_host *host);
+/* The one of the options' addresses that it goes to. */
+const struct fl_addr *fl_rdma_host_addr(const struct fl_rdma_host *host);
 
 void fl_rdma_host_bind(struct fl_rdma_host *host, struct fl_request *req, uint32_t slot);
 void fl_rdma_host_submit(struct fl_rdma_host *host, struct fl_request *req);

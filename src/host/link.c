@@ -2,6 +2,7 @@
 #include "host/link.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -121,10 +122,23 @@ int fl_link_io(struct fl_link *l)
 
 /* ---- the way to READY ---- */
 
+/* The address that answered. */
+static void format_peer(const struct fl_link *l, char text[FL_ADDR_TEXT_LEN])
+{
+    struct fl_addr addr = {.len = sizeof(addr.ss)};
+
+    snprintf(text, FL_ADDR_TEXT_LEN, "HOST");
+    if (l->rdma)
+        fl_addr_format(fl_rdma_host_addr(l->rdma), text);
+    else if (!getpeername(l->fd, (struct sockaddr *)&addr.ss, &addr.len))
+        fl_addr_format(&addr, text);
+}
+
 static int refused(struct fl_link *l, fl_nvme_status status)
 {
     const struct fl_nvmf_connect_data *d = &l->connect_data;
     uint32_t dw0 = le32_get(l->connect_req.cqe.dw0);
+    char peer[FL_ADDR_TEXT_LEN];
     int code = fl_connect_status_errno(status);
 
     l->nvme_status = status;
@@ -137,9 +151,13 @@ static int refused(struct fl_link *l, fl_nvme_status status)
         return fl_error_set(&l->err, code, "the target refused Connect: %s (status %xh)",
                             fl_nvme_status_text(status), fl_nvme_status_code(status));
     /* Which field: its offset, and whether that counts in the data or in the command (Fabrics 1.1, 3.3). */
-    if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, subnqn)))
-        return fl_error_set(&l->err, -ENOENT, "the target has no subsystem %s: ask it for those that it has",
-                            d->subnqn);
+    if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, subnqn))) {
+        format_peer(l, peer);
+        return fl_error_set(&l->err, -ENOENT,
+                            "the target has no subsystem %s (farlane discover nvme+%s://%s lists those that "
+                            "it has)",
+                            d->subnqn, l->rdma ? "rdma" : "tcp", peer);
+    }
     if (dw0 == fl_nvmf_connect_invalid(true, offsetof(struct fl_nvmf_connect_data, hostnqn)))
         return fl_error_set(&l->err, -EACCES, "the target does not accept the host NQN %s", d->hostnqn);
     return fl_error_set(&l->err, -EINVAL, "the target refused Connect: byte %u of its %s is invalid",

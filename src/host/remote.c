@@ -172,6 +172,12 @@ static const char *required_text(enum fl_require require)
     return require == FL_REQUIRE_HARDWARE ? "RDMA by hardware" : "RDMA";
 }
 
+/* Not where no packet of any kind gets there, nor where the user named a device that is not there. */
+static bool tcp_may_help(const struct fl_url *url, int code)
+{
+    return code != -ENETUNREACH && code != -EADDRNOTAVAIL && !(url->dev[0] && code == -ENODEV);
+}
+
 /* There is no RDMA to the target, and nothing else was tried yet. */
 static int without_rdma(const struct fl_url *url, const struct fl_device_options *o, bool subsystem, int code,
                         const struct fl_error *why, struct fl_device **dev, struct fl_error *err)
@@ -182,7 +188,7 @@ static int without_rdma(const struct fl_url *url, const struct fl_device_options
         return fl_error_set(err, -EPFNOSUPPORT, "%s is required and cannot be had: %s%s",
                             required_text(o->require), why->text,
                             url->fallback_tcp ? "; the TCP that fallback=tcp allows is less than that" : "");
-    if (!url->fallback_tcp && url->dev[0] && code == -ENODEV) /* that is the user's to mend */
+    if (!url->fallback_tcp && !tcp_may_help(url, code))
         return fl_error_set(err, code, "%s", why->text);
     if (!url->fallback_tcp)
         return fl_error_set(err, code,

@@ -297,7 +297,7 @@ static void says_why_it_cannot_open(void **state)
         const char *text;
     } cases[] = {
         {FL_NVME_SC_CONNECT_INVALID_HOST | FL_NVME_DNR, 0, -EACCES, "does not allow this host"},
-        {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 0x10100, -ENOENT, "has no subsystem"},
+        {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 0x10100, -ENOENT, "farlane discover nvme+tcp://127.0.0.1:"},
         {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 0x10200, -EACCES, "host NQN"},
         {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 44, -EINVAL, "byte 44 of its command"},
         {FL_NVME_SC_CONNECT_CTRL_BUSY, 0, -EBUSY, "busy"},

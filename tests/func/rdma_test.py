@@ -124,7 +124,8 @@ def test_refusals():
         refused("info", rdma.split("?")[0] + "?ns=1&hdgst=1", status=USAGE, says="digests")
         refused("info", rdma.split("?")[0] + "?ns=1&dev=mlx5_99", status=NOT_FOUND, says=["no such RDMA device; it has", "farlane0"])
         refused("info", rdma.split("?")[0] + "?ns=1&dev=lo", status=NOT_FOUND, says="dev=farlane")
-        refused("info", rdma.replace(NQN, "nqn.2026-01.org.example:other"), status=NOT_FOUND, says="no subsystem")
+        refused("info", rdma.replace(NQN, "nqn.2026-01.org.example:other"), status=NOT_FOUND,
+                says=["no subsystem", "farlane discover " + rdma.split("/nqn")[0] + " lists"])
         gone = s.ready["listeners"][0]["id"] if "id" in s.ready["listeners"][0] else 1
         s.request("DELETE", f"/v1/listeners/{gone}", status=200)
         refused("info", rdma, status=UNREACHABLE, says="nobody listens")
@@ -139,6 +140,16 @@ def test_a_port_that_is_taken():
         says = ["the software RNIC cannot start", "rdma_rxe", "dev=hardware"]
         refused("info", "nvme+rdma://127.0.0.1:9/" + NQN, status=FAILED, says=says, env=env)
         refused("serve", "--ns", "ram:1M", "--control", "none", "--strict", "--listen", "rdma://127.0.0.1:0", status=FAILED, says=says, env=env)
+
+
+def test_no_network():
+    """TCP is offered where it can be of help, which it is not without a route."""
+    url = "nvme+rdma://10.1.1.1/" + NQN
+    done = subprocess.run(["unshare", "-rn", EXE, "info", url], capture_output=True, text=True, timeout=60)
+    if "unshare" in done.stderr:
+        print(done.stderr, end="")
+        return
+    assert done.returncode == UNREACHABLE and "no route" in done.stderr and "tcp" not in done.stderr, done.stderr
 
 
 def test_device_and_fallback():
