@@ -225,6 +225,31 @@ def test_limits():
     refused("bench", s.url, *SHORT, status=UNREACHABLE, says=s.ports[0])
 
 
+def lose_target(comes_back):
+    """Two runs are asked for; the target is killed in the first one. Returns what bench left with, and said."""
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        p = subprocess.Popen([EXE, "bench", s.url, "--json", "--seconds", "2", "--ramp", "0", "--depth", "4,8", "--wait", "sleep"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until("the load", lambda: s.get("/v1/namespaces")["namespaces"][0]["io"]["reads"] > 100)
+        time.sleep(0.7)
+        s.kill()
+    if not comes_back:
+        said, errors = p.communicate(timeout=PATIENCE)
+        return p.returncode, said, errors
+    time.sleep(2)  # the measured time is over
+    with Serve("--ns", "ram:8M", "--nqn", "nqn.2026-01.org.example:another", listen=f"tcp://127.0.0.1:{s.ports[0]}"):
+        said, errors = p.communicate(timeout=PATIENCE)
+        return p.returncode, said, errors
+
+
+def test_target_lost_at_the_end():
+    """What was measured is shown, but not as if all was well, whether nobody is there any more or the target refuses this host."""
+    for comes_back, status, cause in (False, UNREACHABLE, "not back within 5 s"), (True, NOT_FOUND, "given up as lost"):
+        code, said, errors = lose_target(comes_back)
+        assert code == status and cause in errors and "too low" in errors, (code, errors)
+        assert [r["depth"] for r in json.loads(said)] == [4], said
+
+
 def test_a_namespace_that_shrinks():
     """Says what has happened, not what errno that is."""
     with Serve("--ns", "ram:64M", "--nqn", NQN) as s:

@@ -118,6 +118,11 @@ class Serve:
         assert code == status, f"serve left with {code}, wanted {status}: {self.errors()}"
         assert not os.path.exists(self.control), "the control socket was left behind"
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.returncode = 0  # as was wanted
+
     def __enter__(self):
         return self
 

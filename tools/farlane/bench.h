@@ -108,7 +108,8 @@ struct bench_plan {
 };
 
 /* Adds a round to the result. The results of equal jobs are comparable: same seed, same ramp. Errors: the
- * first failed I/O ends the run. */
+ * first failed I/O ends the run. 1: the result is there, but the target was lost behind the measured time, as
+ * err tells. */
 int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec,
               pid_t target, struct bench_result *result, struct fl_error *err);
 
@@ -118,7 +119,7 @@ int bench_slo_run(struct fl_device *dev, const struct fl_device_info *info, cons
                   pid_t target, struct bench_result *result, struct fl_error *err);
 
 /* Runs everything; rounds go over all runs in turn (A B A B), so that what disturbs the machine disturbs all.
- * Results are the plan's until bench_plan_fini. */
+ * 1: as bench_run(), and what was not run is left out. Results are the plan's until bench_plan_fini. */
 int bench_plan_run(struct bench_plan *plan, struct fl_error *err);
 void bench_plan_fini(struct bench_plan *plan);
 

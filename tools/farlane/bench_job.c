@@ -12,8 +12,9 @@
 #include "endpoint.h"
 #include "mem/shared.h"
 
-#define MEASURED_SPIN 2000u /* adaptive: polls in vain before sleeping */
-#define SHORTEST_NAP  60e3  /* ns: what is due sooner is waited for by polling */
+#define MEASURED_SPIN 2000u             /* adaptive: polls in vain before sleeping */
+#define AWAY_NS       (5 * FL_NS_PER_S) /* a lost target is waited for at the end */
+#define SHORTEST_NAP  60e3              /* ns: what is due sooner is waited for by polling */
 
 struct bench_op {
     struct bench_job *job;
@@ -27,6 +28,7 @@ void bench_fail(struct bench *b, int code, const struct fl_error *err, const cha
 {
     pthread_mutex_lock(&b->err_lock);
     if (!b->failed) {
+        fl_error_clear(&b->err);
         if (err && err->text[0])
             b->err = *err;
         else
@@ -36,13 +38,30 @@ void bench_fail(struct bench *b, int code, const struct fl_error *err, const cha
     pthread_mutex_unlock(&b->err_lock);
 }
 
-static void io_failed(struct bench *b, const struct fl_io *io, int code)
+static void lost_behind(struct bench *b, const struct fl_error *err)
 {
+    pthread_mutex_lock(&b->err_lock);
+    if (!b->failed && !b->lost) {
+        fl_error_set(&b->err, err->code,
+                     "the target was lost, maybe within the measured time, so that the last figures may be "
+                     "too low: %s",
+                     err->text);
+        b->lost = err->code;
+    }
+    pthread_mutex_unlock(&b->err_lock);
+}
+
+static void io_failed(struct bench_job *j, const struct fl_io *io, int code)
+{
+    struct bench *b = j->b;
     struct fl_error err = {0};
 
     code = device_io_error(b->dev, b->info, io->op == FL_IO_READ ? "cannot read" : "cannot write to", code,
                            io->nvme_status, &err);
-    bench_fail(b, code, &err, NULL);
+    if (j->stopping)
+        lost_behind(b, &err);
+    else
+        bench_fail(b, code, &err, NULL);
 }
 
 /* ---- one I/O ---- */
@@ -86,7 +105,7 @@ static void start(struct bench_job *j, struct bench_op *op, uint64_t now)
     op->start = now;
     rc = fl_submit(j->queue, &op->io);
     if (rc < 0)
-        io_failed(j->b, &op->io, rc);
+        io_failed(j, &op->io, rc);
     else
         j->in_flight++;
 }
@@ -132,8 +151,8 @@ static void done(struct fl_io *io, int result)
         }
     }
     if (fl_unlikely(result < 0)) {
-        if (!j->stopping)
-            io_failed(j->b, io, result);
+        if (!j->cut_off)
+            io_failed(j, io, result);
         return;
     }
     if (fl_unlikely(j->stamp < op->start)) /* --verify: begun within this poll, and done already */
@@ -251,6 +270,38 @@ static void begin(struct bench_job *j)
     j->due = (double)bench_ticks() + b->gap * j->index / b->nr_jobs; /* jobs take turns */
 }
 
+static bool is_away(const struct bench *b, struct fl_error *err)
+{
+    struct fl_device_info info;
+
+    fl_device_info(b->dev, &info);
+    if (!*info.reason)
+        return false;
+    fl_error_set(err, -ETIMEDOUT, "%s is lost, and not back within %d s: %s", b->info->url,
+                 (int)(AWAY_NS / FL_NS_PER_S), info.reason);
+    return true;
+}
+
+/* For what is in flight when the time is over: as long as it takes while the target is there. */
+static void drain(struct bench_job *j)
+{
+    struct bench *b = j->b;
+    struct fl_error err = {0};
+    uint64_t since = fl_now_ns();
+
+    while (j->in_flight && !b->failed && !b->lost) {
+        int n = fl_queue_poll(j->queue);
+
+        if (n < 0)
+            io_failed(j, &j->ops[0].io, n);
+        else if (n > 0)
+            since = fl_now_ns();
+        else if (fl_now_ns() - since > AWAY_NS && is_away(b, &err))
+            lost_behind(b, &err);
+    }
+    j->cut_off = true;
+}
+
 static void work(struct bench_job *j)
 {
     enum bench_phase seen = BENCH_RAMP, now;
@@ -270,15 +321,14 @@ static void work(struct bench_job *j)
         j->stamp = 0;
         n = fl_queue_poll(j->queue);
         if (n < 0)
-            io_failed(j->b, &j->ops[0].io, n);
+            io_failed(j, &j->ops[0].io, n);
         else if (n == 0)
             in_vain(j, &spins);
         else
             spins = 0;
     }
     j->stopping = true;
-    while (j->in_flight && fl_queue_poll(j->queue) >= 0 && !j->b->failed)
-        ;
+    drain(j);
 }
 
 static int prepare(struct bench_job *j)

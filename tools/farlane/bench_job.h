@@ -23,6 +23,7 @@ struct bench {
     double gap;         /* open loop: ticks between two I/Os of a job, in the mean; 0: closed loop */
     _Atomic enum bench_phase phase;
     _Atomic int failed;
+    _Atomic int lost; /* what was measured stands, but I/Os that were in flight at its end failed */
     _Atomic uint32_t nr_ready;
     struct fl_error err; /* of the first that failed */
     pthread_mutex_t err_lock;
@@ -48,6 +49,7 @@ struct bench_job {
     uint64_t idle;       /* ticks */
     uint32_t in_flight;
     bool measuring, stopping;
+    bool cut_off; /* what is in flight now ends with the queue */
     uint64_t nr_reads, nr_writes;
     uint64_t nr_behind;  /* open loop: I/Os that were due at the end and could not start */
     uint64_t start, end; /* ticks */
@@ -62,7 +64,8 @@ void *bench_job_run(void *arg);
 /* After the thread has ended. */
 void bench_job_fini(struct bench_job *j);
 
-/* The first failure of any thread is the run's. err may be NULL: then `what` and the code say it. */
+/* The first failure of any thread is the run's, one within the measured time before one behind it. err may be
+ * NULL: then `what` and the code say it. */
 void bench_fail(struct bench *b, int code, const struct fl_error *err, const char *what);
 
 #endif

@@ -116,9 +116,9 @@ static int run_round(const struct subject *s, const struct bench_spec *spec, str
         rc = bench_slo_run(s->dev, &s->info, spec, s->target, r, err);
     else
         rc = bench_run(s->dev, &s->info, spec, s->target, r, err);
-    if (rc == 0 && to->nr_rounds) {
+    if (rc >= 0 && to->nr_rounds) {
         bench_result_add(to, r);
-    } else if (rc == 0) {
+    } else if (rc >= 0) {
         *to = *r;
         r->stages = NULL; /* the result's now */
     }
@@ -174,6 +174,13 @@ static int say_which(const char *url, int rc, struct fl_error *err)
     return rc;
 }
 
+/* The first round makes results in their order. */
+static void leave_out_unmeasured(struct bench_plan *plan)
+{
+    while (plan->nr_results && !plan->results[plan->nr_results - 1])
+        plan->nr_results--;
+}
+
 int bench_plan_run(struct bench_plan *plan, struct fl_error *err)
 {
     struct subject *subjects = calloc(plan->nr_urls, sizeof(*subjects));
@@ -192,6 +199,8 @@ int bench_plan_run(struct bench_plan *plan, struct fl_error *err)
         for (i = 0; i < plan->nr_urls && rc == 0; i++)
             rc = say_which(plan->urls[i], run_subject(plan, &subjects[i], i, &status, err), err);
     clear_status();
+    if (rc > 0)
+        leave_out_unmeasured(plan);
     for (i = 0; subjects && i < plan->nr_urls; i++)
         if (subjects[i].dev)
             fl_device_close(subjects[i].dev);

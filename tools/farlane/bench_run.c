@@ -193,11 +193,12 @@ int bench_run(struct fl_device *dev, const struct fl_device_info *info, const st
         return fl_error_set(err, -ENOMEM, "out of memory");
     rc = run_jobs(&b, jobs, target, result);
     free(jobs);
+    if (rc == 0 && result->latency.count == 0)
+        rc = b.lost ? b.lost : fl_error_set(err, -ETIMEDOUT, "no I/O ended within %.1f s", result->seconds);
     if (rc < 0)
-        fl_error_set(err, rc, "%s", b.err.text);
-    else if (result->latency.count == 0)
-        rc = fl_error_set(err, -ETIMEDOUT, "no I/O ended within %.1f s", result->seconds);
-    else
-        bench_result_close(result, spec->rate);
-    return rc;
+        return fl_error_set(err, rc, "%s", b.err.text);
+    bench_result_close(result, spec->rate);
+    if (b.lost)
+        fl_error_set(err, b.lost, "%s", b.err.text);
+    return b.lost != 0;
 }

@@ -25,6 +25,7 @@ struct search {
 static int run_at(struct search *s, double rate, double seconds, struct fl_error *err)
 {
     struct bench_result *r = s->try;
+    int rc;
 
     *r = (struct bench_result){.url = s->result->url,
                                .depth = s->result->depth,
@@ -33,7 +34,8 @@ static int run_at(struct search *s, double rate, double seconds, struct fl_error
                                .stages = s->result->stages};
     s->spec.rate = rate;
     s->spec.seconds = seconds;
-    return bench_run(s->dev, s->info, &s->spec, s->target, r, err);
+    rc = bench_run(s->dev, s->info, &s->spec, s->target, r, err);
+    return rc > 0 ? err->code : rc; /* a target that was lost proves nothing */
 }
 
 /* 1: it holds at this rate; 0: it does not. */

@@ -395,11 +395,12 @@ static int bench(struct bench_args *a)
     rc = bench_plan_run(&a->plan, &err);
     if (rc == 0 && a->save)
         rc = bench_json_save(&a->plan, a->save, &err);
-    status = rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
-    if (rc == 0 && a->json)
+    if (rc >= 0 && a->json)
         bench_json_print(&a->plan);
-    else if (rc == 0)
+    else if (rc >= 0)
         bench_report_table(&a->plan);
+    fflush(stdout);
+    status = rc ? cmd_fail(&err, err.code) : EXIT_OK;
     if (rc == 0 && !check_scaling(a) && a->scaling)
         status = EXIT_FAILED;
     bench_plan_fini(&a->plan);
