@@ -57,6 +57,8 @@ def test_table():
     with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
         said = run("bench", "ram:8M", s.url, *SHORT).stdout
         assert "A = ram:8M" in said and f"B = {s.url}" in said and "B-A" in said and "CORES/MIOPS" in said, said
+        head = next(line for line in said.splitlines() if "DEPTH" in line)
+        assert all(f" {of} us" in head for of in ("MEAN", "P50", "P99", "P99.9", "P99.99")), head
         rows = [line for line in said.splitlines() if line.startswith("  A ") or line.startswith("  B ")]
         assert len(rows) == 2 + 4 and "\033" not in said, said
 

@@ -123,7 +123,7 @@ static void show_table(struct page *page, const struct advise *a)
     struct table t;
     uint32_t i;
 
-    table_init(&t, "PATH", ">LATENCY us P50", ">P99", ">ADDED us P50", ">P99", ">IOPS", ">CORES HERE",
+    table_init(&t, "PATH", ">LATENCY us P50", ">P99 us", ">ADDED us P50", ">P99 us", ">IOPS", ">CORES HERE",
                ">THERE", NULL);
     for (i = 0; i < tax->nr_paths; i++) {
         const struct tax_path *p = &tax->paths[i];

@@ -156,7 +156,7 @@ static int print(const struct saved *old, const struct saved *new, struct fl_err
     if (!rows)
         return fl_error_set(err, -ENOMEM, "out of memory");
     table_init(&t, ">ROW", "RW", ">BS", ">DEPTH", ">JOBS", ">IOPS OLD", ">NEW", ">RATIO", ">MEAN us OLD",
-               ">NEW", ">P99 OLD", ">NEW", ">NOISE", "VERDICT", NULL);
+               ">NEW us", ">P99 us OLD", ">NEW us", ">NOISE", "VERDICT", NULL);
     json_array_foreach(old->results, i, a)
     {
         const json_t *b = partner(a, i, new);

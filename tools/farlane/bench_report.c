@@ -169,7 +169,7 @@ static void print_stages(const struct bench_plan *plan)
     size_t k;
     int s;
 
-    table_init(&t, "", ">DEPTH", ">JOBS", "STAGE", ">MEAN us", ">P50", ">P99", ">P99.9", NULL);
+    table_init(&t, "", ">DEPTH", ">JOBS", "STAGE", ">MEAN us", ">P50 us", ">P99 us", ">P99.9 us", NULL);
     for (i = 0; i < plan->nr_results; i++) {
         const struct bench_result *r = plan->results[i];
 
@@ -210,8 +210,8 @@ void bench_report_table(const struct bench_plan *plan)
     print_head(plan);
     print_legend(plan->results, plan->nr_results);
     putchar('\n');
-    table_init(&t, "", ">DEPTH", ">JOBS", ">RATE", ">IOPS", ">SPREAD", ">GB/s", ">MEAN us", ">P50", ">P99",
-               ">P99.9", ">P99.99", ">HOST", ">BUSY", ">TARGET", ">CORES/MIOPS", NULL);
+    table_init(&t, "", ">DEPTH", ">JOBS", ">RATE", ">IOPS", ">SPREAD", ">GB/s", ">MEAN us", ">P50 us",
+               ">P99 us", ">P99.9 us", ">P99.99 us", ">HOST", ">BUSY", ">TARGET", ">CORES/MIOPS", NULL);
     for (i = 0; i < plan->nr_results; i++) {
         add_row(&t, &plan->spec, plan->results[i], letter_of(plan->results, i));
         unknown |= bench_target_cores(plan->results[i]) < 0;

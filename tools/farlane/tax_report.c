@@ -66,7 +66,7 @@ static void add_rates(struct table *t, const struct tax_path *p)
     table_cell(t, "+-%.0f%%", spread(p) * 100);
 }
 
-#define LATENCY ">ADDED us MEAN", ">P50", ">P99", ">P99.9", ">LATENCY us"
+#define LATENCY ">ADDED us MEAN", ">P50 us", ">P99 us", ">P99.9 us", ">LATENCY us"
 #define RATES   ">IOPS", ">GB/s", ">CORES/MIOPS HOST", ">TARGET", ">COPIES BY DESIGN", ">SPREAD"
 
 static void print_table(const struct tax *tax, bool latency, bool rates)
