@@ -43,10 +43,10 @@ static void turn(struct world *w, uint64_t ms)
     assert_true(fl_loop_turn(w->loop, ms * FL_NS_PER_MS) >= 0);
 }
 
-/* Turns until *count reaches want; false after 3 s. */
+/* Turns until *count reaches want; false after 20 s. */
 static bool turn_until(struct world *w, const int *count, int want)
 {
-    uint64_t end = fl_now_ns() + 3 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
 
     while (*count < want && fl_now_ns() < end)
         turn(w, 1);
@@ -385,7 +385,7 @@ static void case_T1_goodbye_nobody_takes(void **state)
     assert_true(turn_until(&w, &w.script.nr_broken, 1));
     assert_true(turn_until(&w, &w.script.nr_closed, 1));
     assert_true(fl_now_ns() - start >= 90 * FL_NS_PER_MS);
-    assert_true(fl_now_ns() - start < 1000 * FL_NS_PER_MS);
+    assert_true(fl_now_ns() - start < 1900 * FL_NS_PER_MS); /* and not the 2 s that others have */
     /* The goodbye was there to be read all the while: a termination request with the header that was wrong. A
      * reset may have thrown it away since. */
     ssize_t n = read(fd, got, sizeof(got));
@@ -423,7 +423,7 @@ static void goodbye_reaches_a_host_that_goes_on_sending(void **state)
 
 static void silent_peer_is_dropped_in_set_up(void **state)
 {
-    struct fl_listen_options options = {.setup_timeout_ms = 50, .close_timeout_ms = 50};
+    struct fl_listen_options options = {.setup_timeout_ms = 500, .close_timeout_ms = 50};
     struct world w;
     struct test_host h;
     int fd[2];
@@ -440,10 +440,10 @@ static void silent_peer_is_dropped_in_set_up(void **state)
     world_fini(&w);
 }
 
-/* Times stand for 30 s: ten times what is allowed for set-up. */
+/* Times stand for 30 s: three times what is allowed for set-up. */
 static void case_T3_healthy_but_quiet(void **state)
 {
-    struct fl_listen_options options = {.setup_timeout_ms = 30, .close_timeout_ms = 30};
+    struct fl_listen_options options = {.setup_timeout_ms = 500, .close_timeout_ms = 500};
     uint64_t end;
     struct world w;
     struct test_host h;
@@ -453,7 +453,7 @@ static void case_T3_healthy_but_quiet(void **state)
     fd = dial(&w);
     ic_exchange(&w, &h, fd);
     send_read(&h, 1, 0, 512, SCRIPT_HOLD); /* one command that takes as long */
-    for (end = fl_now_ns() + 300 * FL_NS_PER_MS; fl_now_ns() < end;)
+    for (end = fl_now_ns() + 1500 * FL_NS_PER_MS; fl_now_ns() < end;)
         pump(&w, &h, fd);
     assert_int_equal(w.script.nr_broken, 0);
     assert_true(script_go(&w.script));

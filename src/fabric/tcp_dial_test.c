@@ -38,6 +38,18 @@ static int dial(struct fl_dial *d, const struct fl_addr *addrs, uint32_t nr, uin
     return r;
 }
 
+/* The clock stands still: nothing is begun because of the time. */
+static int dial_at_once(struct fl_dial *d, const struct fl_addr *addrs, uint32_t nr)
+{
+    uint64_t now = fl_now_ns(), end = now + 20 * FL_NS_PER_S;
+    int r;
+
+    fl_dial_start(d, addrs, nr, now);
+    while ((r = fl_dial_step(d, now)) == -EINPROGRESS && fl_now_ns() < end)
+        usleep(1000);
+    return r;
+}
+
 static uint16_t peer_port(int fd)
 {
     struct fl_addr a = {.len = sizeof(a.ss)};
@@ -50,13 +62,11 @@ static void goes_on_where_one_is_refused(void **state)
 {
     struct fl_addr addrs[3];
     int fds[3] = {listener(-1, &addrs[0]), listener(-1, &addrs[1]), listener(4, &addrs[2])}, fd;
-    uint64_t start = fl_now_ns();
     struct fl_dial d;
 
-    fd = dial(&d, addrs, 3, 3000);
+    fd = dial_at_once(&d, addrs, 3);
     assert_true(fd >= 0);
     assert_int_equal(peer_port(fd), fl_addr_port(&addrs[2]));
-    assert_true(fl_now_ns() - start < 200 * FL_NS_PER_MS); /* a refusal is not waited for */
     close(fd);
     for (int i = 0; i < 3; i++)
         close(fds[i]);
@@ -74,7 +84,7 @@ static void goes_on_beside_one_that_hangs(void **state)
         connect(full[i], (struct sockaddr *)&addrs[0].ss, addrs[0].len);
     }
     start = fl_now_ns();
-    fd = dial(&d, addrs, 2, 5000);
+    fd = dial(&d, addrs, 2, 20000);
     took = fl_now_ns() - start;
     assert_true(fd >= 0);
     assert_int_equal(peer_port(fd), fl_addr_port(&addrs[1]));
@@ -95,7 +105,7 @@ static void says_why_none_answers(void **state)
     char text[FL_ADDR_TEXT_LEN];
     struct fl_dial d;
 
-    assert_int_equal(dial(&d, addrs, 2, 3000), -ECONNREFUSED);
+    assert_int_equal(dial(&d, addrs, 2, 20000), -ECONNREFUSED);
     assert_true(strstr(d.err.text, fl_addr_format(&addrs[0], text)) != NULL); /* the first cause */
     assert_true(dial(&d, addrs, 0, 100) < 0);
     close(a);
@@ -111,7 +121,7 @@ static void does_not_take_itself_for_the_target(void **state)
     close(fd);
     for (int i = 0; i < 2000; i++) {
         struct fl_dial d;
-        int r = dial(&d, &addr, 1, 1000);
+        int r = dial(&d, &addr, 1, 20000);
 
         assert_true(r < 0);
         nr_refused += r == -ECONNREFUSED;

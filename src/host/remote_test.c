@@ -16,6 +16,8 @@ static const struct fl_device_options quick = {
     .loss_timeout_ms = 10000,
 };
 
+#define PATIENCE_MS 20000 /* for what must come: a thread may have to wait for a CPU */
+
 static struct fl_device *open_with(struct fake *f, const struct fl_device_options *o)
 {
     struct fl_device *dev = NULL;
@@ -42,9 +44,9 @@ static void fill(uint8_t *p, size_t len, uint32_t seed)
         p[i] = (uint8_t)(i * 13 + i / 509 + seed);
 }
 
-static bool wait_until(bool (*is)(void *), void *arg, uint32_t ms)
+static bool wait_until(bool (*is)(void *), void *arg)
 {
-    uint64_t end = fl_now_ns() + ms * FL_NS_PER_MS;
+    uint64_t end = fl_now_ns() + PATIENCE_MS * FL_NS_PER_MS;
 
     while (!is(arg)) {
         if (fl_now_ns() > end)
@@ -94,9 +96,9 @@ static void counted_done(struct fl_io *io, int result)
 }
 
 /* Polls until nothing is in flight of c[0..nr). */
-static void settle(struct fl_queue *q, struct counted *c, int nr, uint32_t ms)
+static void settle(struct fl_queue *q, struct counted *c, int nr)
 {
-    uint64_t end = fl_now_ns() + ms * FL_NS_PER_MS;
+    uint64_t end = fl_now_ns() + PATIENCE_MS * FL_NS_PER_MS;
 
     for (int i = 0; i < nr; i++)
         while (!c[i].nr) {
@@ -142,7 +144,7 @@ static void reads_and_writes(void **state)
                 fail_msg("%s", err.text);
             assert_memory_equal(f->mem + 1024, out, lens[i]);
             assert_int_equal(fl_submit(q, &c.io), 0);
-            settle(q, &c, 1, 5000);
+            settle(q, &c, 1);
             assert_int_equal(c.result, 0);
             assert_memory_equal(in, out, lens[i]);
             c = (struct counted){.io = {.op = FL_IO_COMPARE,
@@ -152,7 +154,7 @@ static void reads_and_writes(void **state)
                                         .nr_iov = 4,
                                         .done = counted_done}};
             assert_int_equal(fl_submit(q, &c.io), 0);
-            settle(q, &c, 1, 5000);
+            settle(q, &c, 1);
             assert_int_equal(c.result, 0);
         }
         assert_int_equal(fl_flush(q, &err), 0);
@@ -183,7 +185,7 @@ static void other_operations(void **state)
     memset(f->mem, 9, FAKE_LEN);
     for (int i = 0; i < 4; i++)
         assert_int_equal(fl_submit(q, &c[i].io), 0);
-    settle(q, c, 4, 5000);
+    settle(q, c, 4);
     assert_int_equal(c[0].result, 0);
     assert_int_equal(f->mem[FAKE_LEN - 1], 0);
     assert_int_equal(c[1].result, 0);
@@ -219,7 +221,7 @@ static void refuses_what_is_out_of_range(void **state)
     c[1] = c[0];
     assert_int_equal(fl_submit(q, &c[0].io), 0);
     assert_int_equal(fl_submit(q, &c[1].io), -EAGAIN);
-    settle(q, c, 1, 2000);
+    settle(q, c, 1);
 
     /* The target says no: shrunk behind our back. */
     fake_set(f->nr_blocks, 8);
@@ -323,7 +325,7 @@ static void says_why_it_cannot_open(void **state)
     start = fl_now_ns();
     assert_int_equal(fl_device_open(f->url, &quick, &dev, &err), -ETIMEDOUT);
     assert_true(strstr(err.text, "ICReq") != NULL);
-    assert_true(fl_now_ns() - start < 3 * FL_NS_PER_S);
+    assert_true(fl_now_ns() - start < 10 * FL_NS_PER_S);
     fl_error_clear(&err);
     fake_down(f);
     assert_int_equal(fl_device_open(f->url, &quick, &dev, &err), -ECONNREFUSED);
@@ -444,7 +446,7 @@ static void ios_survive_a_cut(void **state)
             usleep(2000);
         fake_cut(f);
         fake_set(f->mute_io, 0);
-        settle(q, c, NR_KEPT, 5000);
+        settle(q, c, NR_KEPT);
         for (int i = 0; i < NR_KEPT; i++) {
             assert_int_equal(c[i].nr, 1);
             assert_int_equal(c[i].result, 0);
@@ -516,13 +518,13 @@ static void unanswered_io_makes_the_queue_reconnect(void **state)
     fake_set(f->mute_io, 1);
     submit_writes(q, c, iov, buf, 1);
     start = fl_now_ns();
-    while (fake_get(f->nr_accepted) < 4 && fl_now_ns() - start < 3 * FL_NS_PER_S) {
+    while (fake_get(f->nr_accepted) < 4 && fl_now_ns() - start < PATIENCE_MS * FL_NS_PER_MS) {
         if (fl_queue_poll(q) == 0)
             fl_queue_wait(q, 20);
     }
     assert_true(fl_now_ns() - start >= 200 * FL_NS_PER_MS);
     fake_set(f->mute_io, 0);
-    settle(q, c, 1, 3000);
+    settle(q, c, 1);
     assert_int_equal(c[0].result, 0);
     fl_queue_destroy(q);
     fl_device_close(dev);
@@ -545,18 +547,26 @@ static bool is_live(void *arg)
     return strcmp(info.state, "live") == 0;
 }
 
+/* Whatever must not happen in this case is far away. */
+static const struct fl_device_options *with_times(struct fl_device_options *o, int result)
+{
+    o->kato_ms = 300;
+    o->connect_timeout_ms = 500;
+    o->fast_fail_ms = result == -ENOLINK ? 600 : result == 0 ? 100000 : 0;
+    o->loss_timeout_ms = result == -ENODEV ? 600 : 100000;
+    return o;
+}
+
 /*
- * H3 in small: the cable is pulled under load (the target takes all and answers nothing). Keep-alive time-out
- * 300 ms, fast fail 600, loss 2000; it is back after 400, after 1200, and not in time.
+ * H3 in small: the cable is pulled under load (the target takes all and answers nothing), which keep-alive
+ * finds out. It is back once that was noticed, after the I/Os have failed fast, and not before it is given
+ * up.
  */
 static void case_H3_cable_pulled(void **state)
 {
-    static const struct {
-        uint32_t back_ms;
-        int result;
-    } cases[] = {{400, 0}, {1400, -ENOLINK}, {0, -ENODEV}};
+    static const int results[] = {0, -ENOLINK, -ENODEV};
 
-    for (uint32_t k = 0; k < FL_ARRAY_LEN(cases); k++) {
+    for (uint32_t k = 0; k < FL_ARRAY_LEN(results); k++) {
         struct fake *f = fake_start();
         struct fl_device_options o = quick;
         struct fl_device *dev;
@@ -566,13 +576,9 @@ static void case_H3_cable_pulled(void **state)
         struct iovec iov[NR_KEPT];
         struct fl_error err = {0};
         struct fl_device_info info;
-        uint64_t start;
+        uint64_t end;
 
-        o.kato_ms = 300;
-        o.fast_fail_ms = cases[k].result == -ENODEV ? 0 : 600;
-        o.loss_timeout_ms = cases[k].result == -ENODEV ? 600 : 10000;
-        o.connect_timeout_ms = 200;
-        dev = open_with(f, &o);
+        dev = open_with(f, with_times(&o, results[k]));
         q = queue_of(dev, 32);
         fill(buf, NR_KEPT * 4096, k);
         fake_set(f->mute_io, 1);
@@ -580,30 +586,29 @@ static void case_H3_cable_pulled(void **state)
         fl_queue_poll(q);
         usleep(1000);
         fake_set(f->mute, 1);
-        start = fl_now_ns();
-        while (cases[k].back_ms ? fl_now_ns() - start < cases[k].back_ms * FL_NS_PER_MS : !is_lost(dev)) {
-            if (fl_now_ns() - start > 5 * FL_NS_PER_S)
-                fail_msg("not lost");
+        end = fl_now_ns() + PATIENCE_MS * FL_NS_PER_MS;
+        while (results[k] == -ENODEV ? !is_lost(dev) : results[k] ? !c[NR_KEPT - 1].nr : is_live(dev)) {
+            assert_true(fl_now_ns() < end);
             if (fl_queue_poll(q) == 0)
                 fl_queue_wait(q, 5);
         }
         fl_device_info(dev, &info);
-        if (cases[k].result == -ENOLINK)
+        if (results[k] == -ENOLINK)
             assert_true(strncmp(info.state, "reconnecting: attempt ", 22) == 0 &&
-                        strstr(info.state, " of 101"));
+                        strstr(info.state, " of 1001"));
         fake_set(f->mute, 0);
         fake_set(f->mute_io, 0);
         fake_cut(f);
-        settle(q, c, NR_KEPT, 5000);
+        settle(q, c, NR_KEPT);
         for (int i = 0; i < NR_KEPT; i++) {
             assert_int_equal(c[i].nr, 1);
-            assert_int_equal(c[i].result, cases[k].result);
+            assert_int_equal(c[i].result, results[k]);
         }
-        if (cases[k].result == -ENODEV) {
+        if (results[k] == -ENODEV) {
             assert_int_equal(fl_read(q, buf, 0, 4096, &err), -ENODEV);
             assert_int_equal(fl_queue_poll(q), -ENODEV);
         } else {
-            assert_true(wait_until(is_live, dev, 3000));
+            assert_true(wait_until(is_live, dev));
             while (fl_read(q, buf, 0, 4096, &err) == -ENOLINK)
                 fl_error_clear(&err);
             assert_int_equal(err.code, 0);
@@ -626,8 +631,8 @@ static void case_H1_one_dead_target(void **state)
     uint64_t start, worst = 0;
     int before[4];
 
-    o.kato_ms = 200;
-    o.connect_timeout_ms = 2000;
+    o.kato_ms = 1000;
+    o.connect_timeout_ms = 10000;
     for (int i = 0; i < 4; i++) {
         f[i] = fake_start();
         dev[i] = open_with(f[i], &o);
@@ -636,7 +641,7 @@ static void case_H1_one_dead_target(void **state)
     }
     fake_set(f[0]->mute, 1); /* accepts, and never answers again: each attempt hangs until its time-out */
     start = fl_now_ns();
-    while (fl_now_ns() - start < 1200 * FL_NS_PER_MS) {
+    while (fl_now_ns() - start < 3000 * FL_NS_PER_MS) {
         for (int i = 1; i < 4; i++) {
             uint64_t t = fl_now_ns();
             struct fl_error err = {0};
@@ -651,10 +656,10 @@ static void case_H1_one_dead_target(void **state)
     for (int i = 1; i < 4; i++) {
         assert_true(is_live(dev[i]));
         assert_int_equal(fake_get(f[i]->nr_accepted), before[i]);
-        assert_true(fake_get(f[i]->nr_keep_alives) >= 8);
+        assert_true(fake_get(f[i]->nr_keep_alives) >= 4);
     }
     assert_true(worst <
-                800 * FL_NS_PER_MS); /* far below an attempt's time-out, far above a busy machine's hiccups */
+                4 * FL_NS_PER_S); /* far below an attempt's time-out, far above a busy machine's hiccups */
     for (int i = 0; i < 4; i++) {
         fl_queue_destroy(q[i]);
         fl_device_close(dev[i]);
@@ -685,11 +690,11 @@ static void case_H1_connect_that_hangs(void **state)
         connect(fds[i], (struct sockaddr *)&a, sizeof(a));
     }
     snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" FAKE_NQN "?ns=1", ntohs(a.sin_port));
-    o.connect_timeout_ms = 1500;
+    o.connect_timeout_ms = 3000;
     start = fl_now_ns();
     assert_int_equal(fl_device_open(url, &o, &dead, &err), -ETIMEDOUT);
     assert_true(strstr(err.text, "TCP connect") != NULL);
-    assert_true(fl_now_ns() - start < 3 * FL_NS_PER_S);
+    assert_true(fl_now_ns() - start < 10 * FL_NS_PER_S);
     assert_true(fake_get(f->nr_keep_alives) - before >= 2); /* of 500 ms each, meanwhile */
     assert_int_equal(fake_get(f->nr_accepted), 2);
     fl_error_clear(&err);
@@ -713,13 +718,13 @@ static void case_T3_quiet_and_slow(void **state)
     uint8_t buf[512];
     struct fl_error err = {0};
 
-    o.connect_timeout_ms = 400;
-    o.kato_ms = 400;
+    o.connect_timeout_ms = 1000;
+    o.kato_ms = 1000;
     dev = open_with(f, &o);
     q = queue_of(dev, 4);
-    usleep(900000);
+    usleep(1500000);
     assert_int_equal(fl_read(q, buf, 0, 512, &err), 0);
-    fake_set(f->delay_ms, 900);
+    fake_set(f->delay_ms, 1500);
     assert_int_equal(fl_write(q, buf, 0, 512, &err), 0);
     assert_int_equal(fake_get(f->nr_accepted), 2);
     assert_true(fake_get(f->nr_keep_alives) >= 4);
@@ -776,7 +781,7 @@ static void namespace_event_brings_the_new_size(void **state)
                    fl_nvme_aer_of(FL_NVME_AER_NOTICE, FL_NVME_AER_NOTICE_NS_CHANGED, FL_NVME_LOG_CHANGED_NS));
         usleep(20000);
     }
-    assert_true(wait_until(has_grown, dev, 1000));
+    assert_true(wait_until(has_grown, dev));
     fl_device_close(dev);
     fake_end(f);
 }
@@ -795,7 +800,7 @@ static void descriptor_wakes(void **state)
 
     assert_true(p.fd >= 0);
     for (int i = 0; i < 20; i++) {
-        uint64_t end = fl_now_ns() + 3 * FL_NS_PER_S;
+        uint64_t end = fl_now_ns() + PATIENCE_MS * FL_NS_PER_MS;
 
         if (i == 10)
             fake_cut(f); /* the descriptor must also lead through a reconnect */

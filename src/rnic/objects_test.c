@@ -146,7 +146,6 @@ static void test_address_handle_in_use(void **state)
 static void test_port_full(void **state)
 {
     struct tv *tv = tv_new(IBV_QPT_RC);
-    tv->attr.timeout = 0;
     tv->attr.path_mtu = IBV_MTU_256;
     tv_connect(tv);
     tv_fill(&tv->a, 0, TV_BUF_LEN, 5);
@@ -162,7 +161,7 @@ static void test_port_full(void **state)
 
 static void test_total_loss(void **state)
 {
-    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct tv *tv = tv_hasty_pair(IBV_QPT_RC);
     struct ibv_qp_init_attr init;
     struct ibv_qp_attr attr;
     test_port.drop_all = true;
@@ -179,7 +178,7 @@ static void test_total_loss(void **state)
 /* A packet of a connection from another address than its peer's is not the peer's. */
 static void test_forged_address(void **state)
 {
-    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct tv *tv = tv_hasty_pair(IBV_QPT_RC);
     struct fl_rnic *rnic = fl_context_of(tv->context)->rnic;
     test_port.forge = true;
     tv_fill(&tv->a, 0, 64, 1);

@@ -211,7 +211,7 @@ static void test_drain(void **state)
 
 static void test_query(void **state)
 {
-    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct tv *tv = tv_hasty_pair(IBV_QPT_RC);
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     assert_int_equal(fl_qp_query(tv->a.qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &init), 0);

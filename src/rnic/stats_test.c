@@ -165,7 +165,7 @@ static void test_destroyed_queue_pairs_count(void **state)
 
 static void test_forged_and_unknown(void **state)
 {
-    struct tv *tv = tv_pair(IBV_QPT_RC);
+    struct tv *tv = tv_hasty_pair(IBV_QPT_RC);
     struct fl_rnic *rnic = fl_context_of(tv->context)->rnic;
     struct fl_port_packet lost = {.packet = {.qpn = 0x7654}};
     struct fl_stats_view view;

@@ -77,7 +77,7 @@ def test_others_and_the_page():
             assert "not_measured" not in by[key], by[key]
         if TGT:
             assert "not_measured" not in by["iscsi"] and by["iscsi"]["p50_us"] is None and by["iscsi"]["iops"]["median"] > 0, by["iscsi"]
-        assert t["took_s"] < 90, t["took_s"]
+        assert t["took_s"] < (300 if SANITIZED else 90) or t["disturbed"] > DISTURBED, t["took_s"]
         ours, fio = by["local"], by["fio-local"]
         agree = [ours[f]["least"] <= fio[f]["most"] and fio[f]["least"] <= ours[f]["most"] or
                  0.6 < ours[f]["median"] / fio[f]["median"] < 1.7 for f in ("mean_us", "iops")]
