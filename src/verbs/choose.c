@@ -207,13 +207,40 @@ static int wish(const struct fl_choose_facts *f, const char *dev, enum want *wan
 
 /* ---- choosing ---- */
 
+/* Who listens may wait for the device as long as the address is not there either; where it is, the name is
+ * wrong. */
+static int unknown_name(const struct fl_ask *ask, const struct fl_error *why, struct fl_error *err)
+{
+    char source[INET6_ADDRSTRLEN];
+
+    if (!ask->listen)
+        return fl_error_set(err, why->code, "%s", why->text);
+    if (ask->any || *ask->facts->ifname)
+        return fl_error_set(err, -ENXIO, "%s", why->text);
+    return fl_error_set(err, why->code, "neither the address %s nor the device is there: %s",
+                        fl_gid_text(&ask->source, source), why->text);
+}
+
+/* The address is on an interface, and the software RNIC's devices are made of those. */
+static int other_device(const struct fl_ask *ask, struct fl_error *err)
+{
+    const struct fl_choose_facts *f = ask->facts;
+    char source[INET6_ADDRSTRLEN];
+
+    for (uint32_t i = 0; i < f->nr_soft; i++)
+        if (IN6_ARE_ADDR_EQUAL(&f->soft[i].gid, &ask->source))
+            return fl_error_set(err, -ENXIO, "dev=%s does not have the address %s: that is one of dev=%s",
+                                ask->name, fl_gid_text(&ask->source, source), f->soft[i].device);
+    return 0;
+}
+
 static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, struct fl_error *err)
 {
     enum want want;
-    int r = wish(ask->facts, dev, &want, &ask->name, err);
+    struct fl_error why = {0};
 
-    if (r < 0)
-        return r;
+    if (wish(ask->facts, dev, &want, &ask->name, &why) < 0)
+        return unknown_name(ask, &why, err);
     if (ask->any && ask->name)
         return fl_error_set(err, -EINVAL,
                             "dev=%s listens on addresses of its own only: name one instead of all", dev);
@@ -226,6 +253,8 @@ static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, stru
     else if (choose_software(ask, c))
         return 0;
     c->path = FL_PATH_TCP;
+    if (ask->listen && ask->name && want == WANT_SOFT && other_device(ask, err) < 0)
+        return -ENXIO;
     if (want == WANT_ANY)
         return fl_error_set(err, -ENODEV, "no RDMA device leads there: %s; %s", c->why_not[FL_PATH_HARDWARE],
                             c->why_not[FL_PATH_UDP]);

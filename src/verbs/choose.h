@@ -73,7 +73,8 @@ struct fl_choice {
 int fl_choose(const struct fl_choose_facts *facts, const char *dev, struct fl_choice *choice,
               struct fl_error *err);
 
-/* The same for listening on facts->to, which may be any address (0.0.0.0, ::). */
+/* The same for listening on facts->to, which may be any address (0.0.0.0, ::). -ENXIO: the address is there,
+ * and the device that is named does not exist or is another's: waiting does not help. */
 int fl_choose_listen(const struct fl_choose_facts *facts, const char *dev, struct fl_choice *choice,
                      struct fl_error *err);
 

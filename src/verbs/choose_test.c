@@ -326,8 +326,18 @@ static void listening(void **state)
     assert_int_equal(fl_choose_listen(&m.facts, "mlx5_0", &c, &err), -ENODEV);
     HAS(err.text, "mlx5_0 port 1 does not have the address 10.0.1.1; it is on eth0");
     fl_error_clear(&err);
+    assert_int_equal(fl_choose_listen(&m.facts, "farlane0", &c, &err), -ENXIO);
+    HAS(err.text, "dev=farlane0 does not have the address 10.0.1.1: that is one of dev=farlane1");
+    fl_error_clear(&err);
+    assert_int_equal(fl_choose_listen(&m.facts, "foo", &c, &err), -ENXIO);
+    HAS(err.text, "it has mlx5_0 (hardware), farlane0, farlane1, farlane2");
+    fl_error_clear(&err);
+    by(&m, "10.9.9.9", FL_ROUTE_LOCAL, "", "10.9.9.9"); /* not there yet, as the device may be */
+    assert_int_equal(fl_choose_listen(&m.facts, "foo", &c, &err), -ENODEV);
+    HAS(err.text, "neither the address 10.9.9.9 nor the device is there: dev=foo");
+    fl_error_clear(&err);
     assert_int_equal(fl_choose_listen(&m.facts, "farlane0", &c, &err), -ENODEV);
-    HAS(err.text, "farlane0 has no address that fits; 10.0.1.1 is wanted");
+    HAS(err.text, "farlane0 has no address that fits; 10.9.9.9 is wanted");
     tree_put("1: DOWN", "sys/class/infiniband/mlx5_0/ports/1/state");
     look_again(&m);
     m.facts.to = addr("0.0.0.0");

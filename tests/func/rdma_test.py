@@ -142,6 +142,18 @@ def test_a_port_that_is_taken():
         refused("serve", "--ns", "ram:1M", "--control", "none", "--strict", "--listen", "rdma://127.0.0.1:0", status=FAILED, says=says, env=env)
 
 
+def test_wrong_device_to_listen_on():
+    """Is an error at once, with those that there are, unless the address may still come, and the device with it."""
+    serve = ["serve", "--ns", "ram:1M", "--control", "none", "--listen"]
+    refused(*serve, "rdma://127.0.0.1:0?dev=foo", status=NOT_FOUND, says=["dev=foo", "no such RDMA device; it has farlane0"])
+    refused(*serve, "rdma://0.0.0.0:0?dev=foo", status=NOT_FOUND, says="no such RDMA device; it has farlane0")
+    refused(*serve, "rdma://127.0.0.1:0?dev=lo", status=NOT_FOUND, says="the RDMA device on it is farlane")
+    for dev, words in ("foo", "neither the address 192.0.2.77 nor the device is there"), ("soft", "has the address 192.0.2.77"):
+        with Serve("--ns", "ram:1M", listen=f"rdma://192.0.2.77:0?dev={dev}") as s:
+            listener = s.get("/v1/listeners")["listeners"][0]
+            assert listener["state"] == "waiting for address" and words in listener["reason"], listener
+
+
 def test_no_network():
     """TCP is offered where it can be of help, which it is not without a route."""
     url = "nvme+rdma://10.1.1.1/" + NQN
