@@ -32,16 +32,6 @@ void fl_stats_process(const struct fl_rnic *of, uint64_t counters[FL_NR_PROCESS_
 #undef TAKE
 }
 
-void fl_stats_qp_gone(struct fl_qp *qp)
-{
-    struct fl_device *device = fl_context_of(qp->qp.context)->device;
-    uint64_t counters[FL_NR_QP_COUNTERS];
-    qp_counters(qp, counters);
-    for (int i = 0; i < FL_NR_QP_COUNTERS; i++)
-        device->gone[i] += counters[i];
-    qp->rnic->nr_qps_gone++;
-}
-
 /* ---- the path, and why ---- */
 
 static bool is_connected(const struct fl_qp *qp)
@@ -145,6 +135,30 @@ void fl_stats_qp(const struct fl_qp *qp, struct fl_stats_qp *to)
     qp_counters(qp, to->counters);
 }
 
+/* Where its peer was there no longer it has left shared memory since, but that is how its data went. */
+static void tell_last_path(const struct fl_qp *qp, struct fl_stats_qp *to)
+{
+    if (qp->link || qp->path != &fl_qp_path_udp ||
+        !(qp->nr_mapped || qp->nr_vm || qp->nr_messages_tx || qp->nr_ring))
+        return;
+    strcpy(to->path, "shm");
+    to->how[0] = 0;
+    shm_how(qp, to);
+    snprintf(to->reason, sizeof(to->reason), "until the peer's process was gone");
+}
+
+void fl_stats_qp_gone(struct fl_qp *qp)
+{
+    struct fl_device *device = fl_context_of(qp->qp.context)->device;
+    struct fl_stats_qp last;
+    fl_stats_qp(qp, &last);
+    tell_last_path(qp, &last);
+    fl_stats_gone_add(&last);
+    for (int i = 0; i < FL_NR_QP_COUNTERS; i++)
+        device->gone[i] += last.counters[i];
+    qp->rnic->nr_qps_gone++;
+}
+
 /* ---- answers ---- */
 
 static void answer_process(const struct fl_rnic *rnic, struct fl_stats_answer *answer)
@@ -241,6 +255,7 @@ void fl_stats_forget(struct fl_rnic *rnic)
 void fl_stats_forget_past(void)
 {
     memset(&past, 0, sizeof(past));
+    fl_stats_gone_forget();
 }
 
 bool fl_stats_past(uint64_t counters[FL_NR_PROCESS_COUNTERS])

@@ -27,6 +27,16 @@ void fl_stats_qp_gone(struct fl_qp *qp);
 void fl_stats_qp(const struct fl_qp *qp, struct fl_stats_qp *to);
 void fl_stats_process(const struct fl_rnic *rnic, uint64_t counters[FL_NR_PROCESS_COUNTERS]);
 
+/* stats_gone.c: queue pairs that are destroyed, those of one path for one reason together. Under rnic->lock;
+ * without an RNIC, under the process's. */
+struct fl_stats_gone {
+    uint32_t nr_qps;
+    struct fl_stats_qp qp; /* device, path, how, reason; counters are sums */
+};
+void fl_stats_gone_add(const struct fl_stats_qp *qp);
+void fl_stats_gone_each(void (*see)(const struct fl_stats_gone *sum, void *arg), void *arg);
+void fl_stats_gone_forget(void); /* in the child of a fork */
+
 /*
  * stats_text.c: all that this process has counted so far and the paths of its queue pairs, as text. Any
  * thread, at any time.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "rnic/stats.h"
 
 static void print_counters(FILE *f, const struct fl_counter_info *infos, const uint64_t *counters, int nr)
@@ -43,6 +44,19 @@ static void print_qp(const struct fl_stats_qp *qp, void *f)
 {
     fprintf(f, "  queue pair %u of %s: %s%s%s: %s\n", qp->qpn, qp->device, qp->path, qp->how[0] ? ", " : "",
             qp->how, qp->reason);
+}
+
+static void print_gone(const struct fl_stats_gone *sum, void *f)
+{
+    const struct fl_stats_qp *qp = &sum->qp;
+    const uint64_t *c = qp->counters;
+    char text[FL_SIZE_TEXT_LEN];
+    fprintf(f, "  %u queue pair%s of %s, destroyed: %s%s%s: %s (%s sent", sum->nr_qps,
+            sum->nr_qps == 1 ? "" : "s", qp->device, qp->path, qp->how[0] ? ", " : "", qp->how, qp->reason,
+            fl_size_format(c[FL_QP_COUNTER_tx_bytes] + c[FL_QP_COUNTER_message_tx_bytes], text));
+    if (c[FL_QP_COUNTER_direct_bytes])
+        fprintf(f, ", %s in the peer's memory", fl_size_format(c[FL_QP_COUNTER_direct_bytes], text));
+    fputs(")\n", f);
 }
 
 struct sum {
@@ -87,6 +101,7 @@ static void print_all(struct fl_rnic *rnic, void *arg)
     fprintf(f, "farlane: software RNIC of process %d (%s)\n", (int)getpid(), program_invocation_short_name);
     if (rnic)
         each_qp(rnic, print_qp, f);
+    fl_stats_gone_each(print_gone, f);
     print_devices(rnic, f);
     fprintf(f, "  port:\n");
     print_counters(f, fl_process_counters, counters, FL_NR_PROCESS_COUNTERS);

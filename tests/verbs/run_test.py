@@ -64,7 +64,8 @@ def test_stats():
     said = farlane("--stats", "ibv_rc_pingpong", "-g", "0", "127.0.0.1")
     assert s.wait(PATIENCE) == 0
     assert "1000 iters in" in said.stdout, said.stdout
-    assert re.search(r"software RNIC of process \d+ .*\n.*farlane0.*\n +\d+ +(?:tx_packets|message)", said.stderr), said.stderr
+    assert re.search(r"software RNIC of process \d+ .*\n  1 queue pair of farlane0, destroyed: shm, .+: .+ \(\d.* sent\)\n"
+                     r".*farlane0.*\n +\d+ +(?:tx_packets|message)", said.stderr), said.stderr
 
 
 def test_programs_that_look_for_the_library_themselves():
