@@ -126,7 +126,7 @@ static int modify_locked(struct fl_qp *qp, const struct ibv_qp_attr *attr, int m
     struct fl_roce_attr roce = roce_attr(qp, &merged);
     r = to == from && from != IBV_QPS_INIT ? 0 : qp->path->modify(qp, to, &roce);
     if (r) {
-        FL_WARN("%s: queue pair %u: the attributes do not fit together", qp->qp.context->device->name,
+        FL_WARN("%s: queue pair 0x%06x: the attributes do not fit together", qp->qp.context->device->name,
                 qp->qp.qp_num);
         return -r;
     }

@@ -108,7 +108,7 @@ static const char *state_name(enum ibv_qp_state state)
 static int refuse(const struct fl_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, const char *what,
                   const char *why)
 {
-    FL_WARN("%s: queue pair %u, %s to %s: %s %s", qp->qp.context->device->name, qp->qp.qp_num,
+    FL_WARN("%s: queue pair 0x%06x, %s to %s: %s %s", qp->qp.context->device->name, qp->qp.qp_num,
             state_name(from), state_name(to), what, why);
     return EINVAL;
 }

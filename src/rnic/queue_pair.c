@@ -493,7 +493,7 @@ static void forget_work(struct fl_qp *qp)
 static void log_end(const struct fl_qp *qp)
 {
     const struct fl_roce_stats *s = &qp->roce.stats;
-    FL_DEBUG("%s: queue pair %u by %s: %llu packets sent, %llu came; %llu time-outs, %llu times gone back, "
+    FL_DEBUG("%s: queue pair 0x%06x by %s: %llu packets sent, %llu came; %llu time-outs, %llu times gone back, "
              "%llu sent "
              "again, %llu repeats, %llu out of order",
              qp->qp.context->device->name, qp->qp.qp_num, qp->path->name, (unsigned long long)s->nr_tx,

@@ -221,7 +221,7 @@ static void test_text(void **state)
     char want[128];
     send_some(tv, 2);
     char *text = text_now();
-    snprintf(want, sizeof(want), "queue pair %u of %s: udp, go-back-N: ", tv->a.qp->qp_num,
+    snprintf(want, sizeof(want), "queue pair 0x%06x of %s: udp, go-back-N: ", tv->a.qp->qp_num,
              tv->context->device->name);
     assert_non_null(strstr(text, want));
     assert_non_null(strstr(text, "(lo):"));

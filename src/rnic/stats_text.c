@@ -42,8 +42,8 @@ static void each_qp(struct fl_rnic *rnic, void (*see)(const struct fl_stats_qp *
 
 static void print_qp(const struct fl_stats_qp *qp, void *f)
 {
-    fprintf(f, "  queue pair %u of %s: %s%s%s: %s\n", qp->qpn, qp->device, qp->path, qp->how[0] ? ", " : "",
-            qp->how, qp->reason);
+    fprintf(f, "  queue pair 0x%06x of %s: %s%s%s: %s\n", qp->qpn, qp->device, qp->path,
+            qp->how[0] ? ", " : "", qp->how, qp->reason);
 }
 
 static void print_gone(const struct fl_stats_gone *sum, void *f)

@@ -117,13 +117,17 @@ def test_shared_memory():
         assert device["interface"] == "lo" and device["counters"] == c
 
         table = run("rnic", env=peers.env).stdout
-        line, = [l for l in table.splitlines() if f" {said['qpns'][0]} " in l and "RTS" in l and str(said["pids"][0]) in l.split()[0]]
+        line, = [l for l in table.splitlines() if f" {said['qpns'][0]:#08x} " in l and "RTS" in l and str(said["pids"][0]) in l.split()[0]]
         assert "shm" in line and "mapped+process_vm+message+engine" in line and "127.0.0.1" in line or "::1" in line, line
         stats = run("rnic", "stats", env=peers.env).stdout
         assert re.search(rf"^ +{said['direct_process_vm']}  direct_process_vm  ", stats, re.M), stats
-        one = run("rnic", "stats", "--qp", said["qpns"][0], env=peers.env).stdout
-        assert f"queue pair {said['qpns'][0]} of process {said['pids'][0]} " in one and f"peer" in one and "direct_mapped" in one
-        refused("rnic", "stats", "--qp", 2, status=NOT_FOUND, says="no queue pair 2", env=peers.env)
+        qpn = said["qpns"][0]
+        for written in qpn, f"{qpn:#x}", f"0x{qpn:08X}":  # as in --json, of ib_write_bw, of others
+            one = run("rnic", "stats", "--qp", written, env=peers.env).stdout
+            assert f"queue pair {qpn:#08x} ({qpn}) of process {said['pids'][0]} " in one and "peer" in one and "direct_mapped" in one, one
+        refused("rnic", "stats", "--qp", 2, status=NOT_FOUND, says="no queue pair 0x000002", env=peers.env)
+        for wrong in "0x", "0x1", "0x1000000", "0x12g", "12h", "0x-5":
+            refused("rnic", "stats", "--qp", wrong, status=USAGE, says="--qp", env=peers.env)
         assert [p["pid"] for p in peers.json("qps", "--pid", said["pids"][1])["processes"]] == [said["pids"][1]]
         refused("rnic", "qps", "--pid", os.getpid(), status=NOT_FOUND, says="does not use", env=peers.env)
 
@@ -233,7 +237,7 @@ def test_another_user_sees_less():
             assert not p["details"] and "another user's" in p["why"] and p["user"] == "root"
         assert seen[peers.said["pids"][peers.said["hub"]]]["role"] == "hub"
         done = as_nobody()
-        assert done.returncode == OK and "another user's" in done.stdout and str(peers.said["qpns"][0]) not in done.stdout
+        assert done.returncode == OK and "another user's" in done.stdout and f'{peers.said["qpns"][0]:06x}' not in done.stdout
         for what in ("qps", "stats"):
             done = as_nobody(what)
             assert done.returncode == DENIED and "another user's" in done.stderr and (what == "stats" or done.stdout == ""), done

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who uses the software RNIC on this host, by which paths, and what was counted. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +17,7 @@ static const struct cmd_option options[] = {
     {OPT_JSON, "json", NULL, "all that is known, as JSON; with --watch one line each time"},
     {OPT_WATCH, "watch", "SECONDS", "again and again, with rates, until interrupted"},
     {OPT_PID, "pid", "PID", "this process only"},
-    {OPT_QP, "qp", "NUMBER", "stats: this queue pair only"},
+    {OPT_QP, "qp", "NUMBER", "stats: this queue pair only; 0x... as programs print it, or decimal"},
     {OPT_PROMETHEUS, "prometheus", NULL, "stats: as Prometheus reads them"},
     CMD_OPTION_END,
 };
@@ -109,7 +111,7 @@ static int show_tables(const struct rnic *r, const struct rnic_look *look)
     case STATS:
         if (rnic_show_counters(look, (uint32_t)r->qpn) || !r->qpn || !any_details(look))
             return EXIT_OK;
-        cmd_complain("there is no queue pair %llu (see: farlane rnic qps)", (unsigned long long)r->qpn);
+        cmd_complain("there is no queue pair 0x%06llx (see: farlane rnic qps)", (unsigned long long)r->qpn);
         return EXIT_NOT_FOUND;
     }
     return EXIT_OK;
@@ -193,6 +195,20 @@ static int take_what(struct rnic *r, const char *text)
                 : cmd_usage(&cmd_rnic, "there is no '%s'; allowed: devices, qps, stats", text);
 }
 
+/* As these tables and programs show it, or as --json does. */
+static bool take_qp(const struct cmd_args *args, uint64_t *qpn)
+{
+    char *end;
+
+    if (strncmp(args->arg, "0x", 2) && strncmp(args->arg, "0X", 2))
+        return cmd_args_number(args, 2, 0xffffff, qpn);
+    *qpn = strtoull(args->arg + 2, &end, 16);
+    if (isxdigit((unsigned char)args->arg[2]) && !*end && *qpn >= 2 && *qpn <= 0xffffff)
+        return true;
+    cmd_usage(args->cmd, "--qp \"%.40s\" is not a number from 0x2 to 0xffffff", args->arg);
+    return false;
+}
+
 static int check(const struct rnic *r)
 {
     if ((r->prometheus || r->qpn) && r->what != STATS)
@@ -234,7 +250,7 @@ static int run_rnic(int argc, char **argv)
             good = cmd_args_number(&args, 1, INT32_MAX, &r.pid);
             break;
         case OPT_QP:
-            good = cmd_args_number(&args, 2, 0xffffff, &r.qpn);
+            good = take_qp(&args, &r.qpn);
             break;
         default:
             good = take_what(&r, args.arg) == EXIT_OK;

@@ -116,12 +116,12 @@ static void add_qp(struct table *t, const struct rnic_process *p, const struct f
     const uint64_t *c = qp->counters;
 
     table_cell(t, "%d", p->pid);
-    table_cell(t, "%u", qp->qpn);
+    table_cell(t, "0x%06x", qp->qpn);
     table_cell(t, "%s", rnic_qp_type(qp->type));
     table_cell(t, "%s", rnic_qp_state(qp->state));
     table_cell(t, "%s", qp->device);
     table_cell(t, "%s", peer_address(qp, text));
-    table_cell(t, qp->peer_qpn ? "%u" : "-", qp->peer_qpn);
+    table_cell(t, qp->peer_qpn ? "0x%06x" : "-", qp->peer_qpn);
     table_cell(t, "%s", qp->path);
     table_cell(t, qp->nr_ports > 1 ? "%s over %u ports" : "%s", qp->how[0] ? qp->how : "-", qp->nr_ports);
     table_cell(t, "%s", fl_size_format(c[FL_QP_COUNTER_tx_bytes], size));
@@ -200,8 +200,8 @@ static void show_qp(const struct rnic_process *p, const struct fl_stats_qp *qp)
 {
     char text[INET6_ADDRSTRLEN];
 
-    printf("%squeue pair %u%s of process %d (%s): %s, %s, %s, peer %s queue pair %u\n",
-           term_on(stdout, TERM_BOLD), qp->qpn, term_off(stdout), p->pid, p->command, qp->device,
+    printf("%squeue pair 0x%06x (%u)%s of process %d (%s): %s, %s, %s, peer %s queue pair 0x%06x\n",
+           term_on(stdout, TERM_BOLD), qp->qpn, qp->qpn, term_off(stdout), p->pid, p->command, qp->device,
            rnic_qp_type(qp->type), rnic_qp_state(qp->state), peer_address(qp, text), qp->peer_qpn);
     printf("  path %s%s%s, %u bytes of payload a packet, %u sends and %u receives posted\n  why: %s\n",
            qp->path, qp->how[0] ? ", " : "", qp->how, qp->mtu, qp->nr_sends, qp->nr_recvs, qp->reason);
