@@ -2,6 +2,7 @@
 /* Address vectors: from the verbs' attributes to flows of the port, for queue pairs and address handles. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +11,43 @@
 #include "rnic/retired.h"
 #include "rnic/verbs.h"
 
+/* Most programs go by LIDs until they are told a GID; which, the user has to know: an IPv4 address where
+ * there is one. */
+static void suggest_gid(struct fl_context *context, const char *what)
+{
+    const char *name = context->verbs.context.device->name;
+    char text[INET6_ADDRSTRLEN];
+    struct fl_gid gid = {0}, at;
+    int index = -1;
+    for (int i = 0; i < FL_GID_MAX; i++) {
+        if (fl_device_gid(context->device, i, &at) || !at.assigned)
+            continue;
+        if (index >= 0 && !IN6_IS_ADDR_V4MAPPED(&at.addr))
+            continue;
+        index = i;
+        gid = at;
+        if (IN6_IS_ADDR_V4MAPPED(&at.addr))
+            break;
+    }
+    if (index < 0) {
+        FL_WARN("%s: address vector: %s", name, what);
+        return;
+    }
+    inet_ntop(AF_INET6, &gid.addr, text, sizeof(text));
+    FL_WARN("%s: address vector: %s. Give the programs at both ends the index of one: %d is %s here "
+            "(ibv_rc_pingpong -g %d, ib_write_bw -x %d; farlane rnic devices lists all)",
+            name, what, index, text, index, index);
+}
+
 int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr, uint32_t entropy,
                       struct fl_port_flow *flow)
 {
     const char *name = context->verbs.context.device->name;
     struct fl_gid gid;
     struct in6_addr dgid;
+    char what[64];
     if (!attr->is_global) {
-        FL_WARN("%s: address vector: is_global is 0, but RoCE needs a GID", name);
+        suggest_gid(context, "is_global is 0, but RoCE needs a GID");
         return EINVAL;
     }
     if (attr->port_num != 1) {
@@ -25,7 +55,8 @@ int fl_flow_from_attr(struct fl_context *context, const struct ibv_ah_attr *attr
         return EINVAL;
     }
     if (fl_device_gid(context->device, attr->grh.sgid_index, &gid)) {
-        FL_WARN("%s: address vector: sgid_index %u: no GID there", name, attr->grh.sgid_index);
+        snprintf(what, sizeof(what), "sgid_index %u: no GID there", attr->grh.sgid_index);
+        suggest_gid(context, what);
         return EINVAL;
     }
     if (!gid.assigned) {

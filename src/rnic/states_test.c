@@ -68,6 +68,7 @@ static void test_missing_attributes_are_named(void **state)
 
 static void test_wrong_values_are_named(void **state)
 {
+    char hint[160];
     struct tv *tv = unconnected(IBV_QPT_RC);
     struct ibv_qp_attr good = tv->attr;
     tv->attr.port_num = 2;
@@ -90,7 +91,11 @@ static void test_wrong_values_are_named(void **state)
     names(tv, IBV_QPS_RTR, TO_RTR, "max_dest_rd_atomic has the value 200");
     tv->attr = good;
     tv->attr.ah_attr.is_global = 0;
-    names(tv, IBV_QPS_RTR, TO_RTR, "is_global");
+    snprintf(hint, sizeof(hint),
+             "is_global is 0, but RoCE needs a GID. Give the programs at both ends the index of "
+             "one: %d is ::ffff:127.0.0.1 here (ibv_rc_pingpong -g %d",
+             tv->gid_index, tv->gid_index);
+    names(tv, IBV_QPS_RTR, TO_RTR, hint);
     tv->attr = good;
     tv->attr.ah_attr.grh.sgid_index = 63;
     names(tv, IBV_QPS_RTR, TO_RTR, "sgid_index 63");
