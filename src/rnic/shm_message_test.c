@@ -34,7 +34,7 @@ static void serve(struct tp *tp)
 
 static void command(struct tp *tp, int what)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     __atomic_store_n(&tp->other->command, what, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&tp->other->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
         usleep(100);
@@ -65,7 +65,7 @@ static void stop(struct tp *tp)
 
 static void wait_for_done(struct tp *tp, int nr)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     while (__atomic_load_n(&tp->other->nr_done, __ATOMIC_SEQ_CST) < nr && fl_now_ns() < end)
         usleep(100);
     assert_int_equal(tp->other->nr_done, nr);
@@ -262,7 +262,7 @@ static void lies_harm_only_their_own_queue_pair(void **state)
     assert_int_equal(look(tp, 1)[0], 2);
     assert_int_equal(look(tp, 2)[0], 0);
     forge(tp, peers, ours, epoch, 64); /* one more than there are receives: the connection is over */
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     struct fl_shm_qp shown = {.takes = 1};
     while (shown.takes && fl_now_ns() < end)
         fl_shm_find(qp->link->peer, peers, &shown);

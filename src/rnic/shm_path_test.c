@@ -31,7 +31,7 @@ static void serve(struct tp *tp)
 
 static void tell(struct tp *tp, int command, uint64_t argument)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     tp->other->argument = argument;
     __atomic_store_n(&tp->other->command, command, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&tp->other->command, __ATOMIC_SEQ_CST) != NOTHING && fl_now_ns() < end)
@@ -146,7 +146,7 @@ static void sends_and_writes_keep_their_order(void **state)
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
         assert_int_equal(wc.opcode, i % 2 ? IBV_WC_RDMA_WRITE : IBV_WC_SEND);
     }
-    uint64_t end = fl_now_ns() + 5 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     while (__atomic_load_n(&tp->other->nr_done, __ATOMIC_SEQ_CST) < 60 && fl_now_ns() < end)
         usleep(100);
     assert_int_equal(tp->other->nr_done, 60);

@@ -86,7 +86,7 @@ static inline struct ibv_context *tp_open_loopback(void)
 
 static inline void tp_wait(const bool *flag)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     while (!__atomic_load_n(flag, __ATOMIC_SEQ_CST)) {
         TP_CHECK(fl_now_ns() < end);
         usleep(200);
@@ -229,7 +229,7 @@ static inline int tp_post_recv(struct tp *tp, uint64_t wr_id, void *at, uint32_t
 /* The next completion, or a fault after 10 s */
 static inline struct ibv_wc tp_next(struct tp *tp)
 {
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     struct ibv_wc wc;
     int n;
     for (uint32_t i = 1; !(n = fl_cq_poll(tp->cq, 1, &wc)); i++)
@@ -242,7 +242,7 @@ static inline struct ibv_wc tp_next(struct tp *tp)
 static inline bool tp_wait_for_direct(struct tp *tp)
 {
     const struct fl_qp *qp = fl_qp_of(tp->qp);
-    uint64_t end = fl_now_ns() + 10 * FL_NS_PER_S;
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
     while (!qp->nr_mapped && fl_now_ns() < end) {
         tp_post(tp, IBV_WR_RDMA_READ, tp->plain, tp->plain_mr->lkey, 8, tp->other->pool_at,
                 tp->other->pool_key, IBV_SEND_SIGNALED);

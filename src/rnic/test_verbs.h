@@ -25,7 +25,7 @@
 #define TV_INLINE  128
 #define TV_ALL_REMOTE \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define TV_WAIT_NS (10 * FL_NS_PER_S)
+#define TV_WAIT_NS (20 * FL_NS_PER_S)
 
 struct tv_end {
     struct ibv_cq *scq, *rcq;

@@ -276,7 +276,7 @@ static void test_thread_seldom_looks_at_a_steady_program(void **state)
     tv->b.buf[0] = 0;
     tv->a.buf[0] = 7;
     assert_int_equal(tv_post(&tv->a, &tv->b, IBV_WR_RDMA_WRITE, 0, 0, 1, 0), 0);
-    for (int ms = 0; ms < 1000 && __atomic_load_n(tv->b.buf, __ATOMIC_ACQUIRE) != 7; ms++)
+    for (int ms = 0; ms < 20000 && __atomic_load_n(tv->b.buf, __ATOMIC_ACQUIRE) != 7; ms++)
         usleep(1000);
     assert_int_equal(__atomic_load_n(tv->b.buf, __ATOMIC_ACQUIRE), 7);
     tv_free(tv);

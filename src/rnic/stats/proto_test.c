@@ -289,7 +289,7 @@ static void a_mute_process_costs_a_moment(void **state)
     assert_true(fd >= 0);
     assert_int_equal(fl_stats_view_get(address, &view), -ETIMEDOUT);
     assert_int_equal(view.pid, getpid());
-    assert_true(fl_now_ns() - start_ns < 5 * FL_NS_PER_S);
+    assert_true(fl_now_ns() - start_ns < 15 * FL_NS_PER_S);
     close(fd);
 }
 
