@@ -220,6 +220,14 @@ static void zero(struct ram *ram, uint64_t off, uint64_t len)
         memset(ram->mem + from, 0, to - from);
 }
 
+static void copy_in(const struct ram *ram, uint8_t *at, const void *data, uint64_t len)
+{
+    if (ram->cold)
+        fl_copy_past_caches(at, data, len);
+    else
+        memcpy(at, data, len);
+}
+
 static void copy(const struct ram *ram, const struct fl_bio *bio, uint64_t pos, uint64_t len)
 {
     uint8_t *at = ram->mem + bio->off + pos;
@@ -237,10 +245,8 @@ static void copy(const struct ram *ram, const struct fl_bio *bio, uint64_t pos, 
         pos = 0;
         if (bio->op == FL_BIO_READ)
             memcpy(theirs, at, n);
-        else if (ram->cold)
-            fl_copy_past_caches(at, theirs, n);
         else
-            memcpy(at, theirs, n);
+            copy_in(ram, at, theirs, n);
         at += n;
         len -= n;
     }
@@ -270,6 +276,21 @@ static uint64_t do_some(struct ram *ram, const struct fl_bio *bio, uint64_t pos)
         zero(ram, off, len);
     fl_marks_write_end(&ram->marks, off, len);
     return len;
+}
+
+static bool write_now(struct fl_backend *backend, uint64_t off, const void *data, uint64_t len)
+{
+    struct ram *ram = ram_of(backend);
+    uint64_t had;
+
+    if (backend->read_only || !fl_range_fits(off, len, fl_backend_len(backend)))
+        return false;
+    had = fl_marks_write(&ram->marks, off, len);
+    if (had == len)
+        copy_in(ram, ram->mem + off, data, len);
+    if (had)
+        fl_marks_write_end(&ram->marks, off, had);
+    return had == len;
 }
 
 static void resume(struct fl_chan *chan, struct fl_bio *bio)
@@ -369,6 +390,7 @@ const struct fl_backend_ops fl_ram_backend_ops = {
     .chan_close = fl_sync_chan_close,
     .submit = submit,
     .resume = resume,
+    .write_now = write_now,
     .flush_submissions = fl_sync_chan_nothing,
     .poll = fl_sync_chan_nothing,
     .fd = fl_sync_chan_no_fd,

@@ -68,6 +68,10 @@ struct fl_cmd {
      * NULL with in_capsule: it is still on its way, and fl_cmd_fetch brings it as it would any other. */
     const void *capsule_data;
     fl_nvme_status transport_status; /* not 0: complete the command with this status */
+    /* Set by the target before it fetches, else NULL: what has come of the data, len bytes from `off` on, before all of it is there.
+     * True: the target has put it where it belongs, and it will not be in cmd->data. Each byte is offered once at most, perhaps
+     * inside of a call about another command; a transport need not ask. */
+    bool (*place)(struct fl_cmd *cmd, uint32_t off, const void *data, uint32_t len);
 
     /* The target's. */
     void *buf; /* pool buffer to put back in released(), or NULL */

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "fabric/rdma_parts.h"
+#include "rnic/verbs.h"
 
 #define DEFAULT_SETUP_MS  10000u
 #define DEFAULT_CLOSE_MS  2000u
@@ -101,6 +102,8 @@ static int make_queue_pair(struct rdma_conn *c)
     attr.send_cq = attr.recv_cq = c->cq;
     if (c->lib->cm->create_qp(c->id, c->domain->pd, &attr))
         return errno ? -errno : -EIO;
+    if (c->qid && fl_device_is_soft(c->id->verbs->device))
+        fl_qp_place_answers(c->id->qp, fl_rdma_place, c);
     if (c->shared)
         return 0;
     for (uint32_t i = 0; i < c->nr_recv; i++)

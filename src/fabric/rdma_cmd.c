@@ -136,6 +136,7 @@ static void start_cmd(struct rdma_conn *c, struct slot *slot, const uint8_t *cap
     cmd->data = NULL;
     cmd->data_len = 0;
     cmd->to_host = false;
+    cmd->place = NULL;
     slot->recv = recv;
     slot->state = SLOT_TARGET;
     cmd->transport_status = take_sgl(c, slot, capsule + sizeof(cmd->sqe), len - (uint32_t)sizeof(cmd->sqe));
@@ -318,6 +319,16 @@ static void post_fetch(struct rdma_conn *c, struct slot *slot)
         broke(c, "an RDMA READ could not be posted");
 }
 
+bool fl_rdma_place(void *arg, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len)
+{
+    struct rdma_conn *c = arg;
+    struct fl_cmd *cmd = &c->slots[wr_id >> WR_BITS].cmd;
+
+    /* Any thread may move the RNIC on; the command is its loop's. */
+    return (wr_id & ((1 << WR_BITS) - 1)) == WR_READ && fl_loop_current() == c->conn.loop && cmd->place &&
+           cmd->place(cmd, offset, data, len);
+}
+
 void fl_rdma_fetch(struct fl_cmd *cmd)
 {
     struct rdma_conn *c = rdma_conn_of(cmd->conn);
@@ -332,6 +343,8 @@ void fl_rdma_fetch(struct fl_cmd *cmd)
         finish_fetch(slot, 0);
         return;
     }
+    if (slot->sgl.nr_pieces) /* several READs: whose offsets are not the command's */
+        cmd->place = NULL;
     slot->state = SLOT_FETCHING;
     c->nr_fetching++;
     if (take_places(c, slot, FL_MAX(slot->sgl.nr_pieces, 1u)))

@@ -147,6 +147,7 @@ static inline void broke(struct rdma_conn *c, const char *why)
 /* rdma_cmd.c */
 void fl_rdma_post_recv(struct rdma_conn *c, uint32_t recv);
 void fl_rdma_fetch(struct fl_cmd *cmd);
+bool fl_rdma_place(void *conn, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len);
 void fl_rdma_complete(struct fl_cmd *cmd);
 int fl_rdma_reap(struct rdma_conn *c); /* takes completions in; how many there were */
 void fl_rdma_take_waiting(struct rdma_conn *c);

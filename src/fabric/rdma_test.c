@@ -104,6 +104,39 @@ static void several_descriptors(void **state)
     bed_free(&bed);
 }
 
+/* By UDP, where data comes in packets; what several READs fetch is not offered. */
+static void data_is_offered_as_it_comes(void **state)
+{
+    const uint64_t until = fl_now_ns() + WAIT_NS;
+    const char *shm = getenv("FARLANE_SHM");
+    const int want = shm && !strcmp(shm, "0") ? 10 : 0;
+    struct fl_request *req;
+    struct bed bed;
+
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    memcpy(bed.buf, script_pattern, BUF_LEN);
+    do
+        assert_int_equal(
+            finish(&bed, request(&bed, 0, FL_NVME_CMD_WRITE, SCRIPT_PLACE, bed.buf, BUF_LEN - 1)), 0);
+    while (bed.script.nr_placed < want && fl_now_ns() < until);
+    assert_true(bed.script.nr_placed >= want);
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+
+    bed.script.nr_offered = 0;
+    for (int i = 0; i < 5; i++) {
+        req = request(&bed, 0, FL_NVME_CMD_WRITE, SCRIPT_PLACE, bed.buf, 400000);
+        bed.iov[0][0].iov_len = 200000;
+        bed.iov[0][1] = (struct iovec){bed.buf + 200000, 200000};
+        req->nr_iov = 2;
+        assert_int_equal(finish(&bed, req), 0);
+        assert_int_equal(req->pdu.sqe.sgl.type, FL_NVME_SGL_LAST_SEGMENT_OFFSET);
+    }
+    assert_int_equal(bed.script.nr_offered, 0);
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+    bed_free(&bed);
+}
+
 /* More descriptors at once than the target's send queue has places for: commands wait, and none is lost. */
 static void many_descriptors(void **state)
 {
@@ -269,7 +302,8 @@ static void wrong_memory(void **state)
     bed_free(&bed);
 }
 
-/* Memory that may only be read can be written from; what cannot be used fails its own request, and no other. */
+/* Memory that may only be read can be written from; what cannot be used fails its own request, and no other.
+ */
 static void memory_that_cannot_be_used(void **state)
 {
     const size_t len = 64 << 10, page = 4096;
@@ -447,6 +481,7 @@ int main(void)
         cmocka_unit_test(pieces),
         cmocka_unit_test(several_descriptors),
         cmocka_unit_test(many_descriptors),
+        cmocka_unit_test(data_is_offered_as_it_comes),
         cmocka_unit_test(registered_memory),
         cmocka_unit_test(case_R7_read_sinks_of_iwarp),
         cmocka_unit_test(many),

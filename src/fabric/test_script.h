@@ -13,13 +13,14 @@
 #include "fabric/fabric.h"
 
 enum {
-    SCRIPT_HOLD = 1,        /* in command(): wait for script_go */
-    SCRIPT_HOLD_DATA = 2,   /* the same in data_ready() */
-    SCRIPT_FETCH = 4,       /* fetch even data that is in the capsule */
-    SCRIPT_FAIL = 8,        /* complete with Internal Error and no data */
-    SCRIPT_RESULT = 16,     /* DW0 is not 0 */
-    SCRIPT_CLOSE = 32,      /* close the connection after completion */
-    SCRIPT_TILL_BROKEN = 64 /* held until the connection breaks, as an asynchronous event request */
+    SCRIPT_HOLD = 1,      /* in command(): wait for script_go */
+    SCRIPT_HOLD_DATA = 2, /* the same in data_ready() */
+    SCRIPT_FETCH = 4,     /* fetch even data that is in the capsule */
+    SCRIPT_FAIL = 8,      /* complete with Internal Error and no data */
+    SCRIPT_RESULT = 16,   /* DW0 is not 0 */
+    SCRIPT_CLOSE = 32,    /* close the connection after completion */
+    SCRIPT_TILL_BROKEN = 64 /* held until the connection breaks, as an asynchronous event request */,
+    SCRIPT_PLACE = 128 /* of the data that is offered while it comes, every other part is taken */
 };
 
 struct script {
@@ -27,7 +28,7 @@ struct script {
     struct fl_list held;
     uint32_t depth; /* set_depth in opened() when not 0 */
     int nr_opened, nr_commands, nr_released, nr_fetched, nr_broken, nr_closed, nr_wrong_data;
-    int nr_buffers;
+    int nr_buffers, nr_offered, nr_placed;
     fl_nvme_status last_transport_status;
     uint32_t last_sgl_len;
     bool last_in_capsule;
@@ -70,6 +71,19 @@ static void script_got_data(struct fl_cmd *cmd, const void *data, uint32_t len)
     script_complete(cmd, 0);
 }
 
+static bool script_place(struct fl_cmd *cmd, uint32_t off, const void *data, uint32_t len)
+{
+    struct script *x = script_of(cmd->conn);
+
+    if (!cmd->buf || off + len > cmd->sgl_len)
+        abort();
+    if (x->nr_offered++ % 2)
+        return false;
+    memcpy((uint8_t *)cmd->buf + off, data, len);
+    x->nr_placed++;
+    return true;
+}
+
 static void script_act(struct fl_cmd *cmd)
 {
     struct script *x = script_of(cmd->conn);
@@ -89,6 +103,7 @@ static void script_act(struct fl_cmd *cmd)
             return script_got_data(cmd, cmd->capsule_data, cmd->sgl_len);
         cmd->buf = cmd->data = malloc(cmd->sgl_len);
         cmd->data_len = cmd->sgl_len;
+        cmd->place = what & SCRIPT_PLACE ? script_place : NULL;
         x->nr_buffers++;
         x->nr_fetched++;
         return fl_cmd_fetch(cmd);

@@ -7,6 +7,7 @@
 #include "rnic/device.h"
 #include "rnic/rnic.h"
 #include "rnic/shm/message.h"
+#include "rnic/verbs.h"
 
 struct fl_context;
 struct fl_shm_link;
@@ -168,6 +169,8 @@ struct fl_qp {
     struct ibv_qp_attr attr; /* as set, for ibv_query_qp() */
     struct ibv_qp_init_attr init;
     struct fl_qp_builder *builder; /* qp_ex.c; NULL: not asked for */
+    fl_qp_place *place;            /* the answers to READs; NULL: where the requests say */
+    void *place_arg;
 };
 
 static inline struct fl_context *fl_context_of(struct ibv_context *context)

@@ -117,6 +117,23 @@ static void raise_event(struct fl_qp *qp, enum ibv_event_type type)
     fl_async_raise(fl_context_of(qp->qp.context), &event, &qp->nr_told);
 }
 
+static bool place(struct fl_roce_qp *roce, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len)
+{
+    const struct fl_qp *qp = fl_qp_of_roce(roce);
+    return qp->place && qp->place(qp->place_arg, wr_id, offset, data, len);
+}
+
+void fl_qp_place_answers(struct ibv_qp *ibv_qp, fl_qp_place *f, void *arg)
+{
+    struct fl_qp *qp = fl_qp_of(ibv_qp);
+    struct fl_rnic *rnic = fl_qp_lock(qp);
+    if (!rnic)
+        return;
+    qp->place = f;
+    qp->place_arg = arg;
+    fl_rnic_unlock(rnic);
+}
+
 static void event(struct fl_roce_qp *roce, enum ibv_event_type type)
 {
     struct fl_qp *qp = fl_qp_of_roce(roce);
@@ -134,6 +151,7 @@ const struct fl_roce_ops fl_qp_roce_ops = {
     .invalidate = invalidate,
     .bind = bind_window,
     .direct = fl_shm_path_direct,
+    .place = place,
     .complete = complete,
     .event = event,
 };

@@ -82,6 +82,14 @@ int fl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ib
 int fl_qp_destroy(struct ibv_qp *qp);
 int fl_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fl_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/*
+ * Of the READs posted from now on: each packet's data, checked, is offered to f, once for each byte and mostly in order.
+ * True: f has put it where it belongs, and the request's SGEs are not looked at. Called by whatever thread moves the
+ * RNIC on, with its lock held: f calls nothing of the verbs, and is quick. Where data does not come in packets (shared
+ * memory) it is not called. f NULL: no longer.
+ */
+typedef bool fl_qp_place(void *arg, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len);
+void fl_qp_place_answers(struct ibv_qp *qp, fl_qp_place *f, void *arg);
 int fl_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 int fl_qp_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int fl_qp_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);

@@ -368,6 +368,7 @@ struct fl_tio {
             fl_nvme_status status;
             uint64_t crkey, arg; /* arg: NRKEY or PRKEY */
         } resv;
+        uint64_t placed_len; /* Write: so much from the beginning on is where it belongs already */
         struct fl_abort abort;
     } u;
 };

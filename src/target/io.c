@@ -187,6 +187,23 @@ uint32_t fl_io_fua(const struct fl_cmd *cmd)
     return le32_get(cmd->sqe.cdw12) & FL_NVME_RW_FUA || FL_PEEK(q->ctrl->write_through) ? FL_BIO_F_FUA : 0;
 }
 
+/*
+ * Whole blocks of what is still coming, while they are in the CPU's caches. In order, and as long as the
+ * write could go on by itself: what comes after that waits in the buffer for the end of the data.
+ */
+static bool place_blocks(struct fl_cmd *cmd, uint32_t off, const void *data, uint32_t len)
+{
+    struct fl_tio *tio = fl_tio_of(cmd);
+    struct fl_ns_view *view = tio->view;
+
+    if (off != tio->u.placed_len || len & (view->block_len - 1) || view->hold || view->resv || tio->abort)
+        return false;
+    if (!view->chan->ops->write_now(view->chan->backend, tio->off + off, data, len))
+        return false;
+    tio->u.placed_len += len;
+    return true;
+}
+
 /* The data is in cmd->data. */
 static void write_from_buffer(struct fl_cmd *cmd)
 {
@@ -202,10 +219,26 @@ static void write_from_buffer(struct fl_cmd *cmd)
     fl_io_submit(cmd, FL_BIO_WRITE, fl_io_fua(cmd), write_done);
 }
 
+static void write_received(struct fl_cmd *cmd)
+{
+    struct fl_tio *tio = fl_tio_of(cmd);
+    const uint64_t placed_len = tio->u.placed_len;
+
+    if (placed_len == tio->len) {
+        fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
+        return;
+    }
+    tio->off += placed_len;
+    tio->len -= placed_len;
+    cmd->data = (uint8_t *)cmd->data + placed_len;
+    write_from_buffer(cmd);
+}
+
 void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)
 {
     uint32_t len;
     fl_nvme_status status = data_range(q, view, cmd, &len);
+    struct fl_tio *tio = fl_tio_of(cmd);
 
     if (fl_unlikely(status)) {
         fl_tqueue_finish(cmd, status);
@@ -224,7 +257,10 @@ void fl_io_write(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cm
         write_from_buffer(cmd);
         return;
     }
-    fl_tqueue_receive(cmd, len, write_from_buffer);
+    if (view->chan->ops->write_now)
+        cmd->place = place_blocks;
+    tio->u.placed_len = 0;
+    fl_tqueue_receive(cmd, len, write_received);
 }
 
 /* ---- Flush ---- */

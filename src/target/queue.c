@@ -206,6 +206,7 @@ static void on_command(struct fl_cmd *cmd)
     cmd->buf = NULL;
     cmd->to_host = false;
     cmd->data_len = 0;
+    cmd->place = NULL;
     tio->view = NULL;
     cmd->start_ns = 0;
     tio->listed = tio->marked = false;

@@ -297,6 +297,12 @@ void bed_give_data(struct bed_cmd *bcmd)
     bcmd->cmd.conn->handler->data_ready(&bcmd->cmd);
 }
 
+bool bed_place(struct bed_cmd *bcmd, uint32_t off, uint32_t len)
+{
+    assert_true(bcmd->fetching && off + len <= bcmd->cmd.data_len);
+    return bcmd->cmd.place && bcmd->cmd.place(&bcmd->cmd, off, bcmd->out + off, len);
+}
+
 void bed_free_cmd(struct bed_cmd *bcmd)
 {
     assert_true(bcmd->released);

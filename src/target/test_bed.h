@@ -81,6 +81,8 @@ void bed_conn_free(struct bed_conn *bc); /* what is left of a closed one */
 struct bed_cmd *bed_send(struct bed_conn *bc, const struct fl_nvme_sqe *sqe, const void *out,
                          uint32_t out_len, bool in_capsule, uint32_t in_len);
 void bed_give_data(struct bed_cmd *bcmd);
+/* This part of the data has come, the rest is on its way: has the target put it where it belongs? */
+bool bed_place(struct bed_cmd *bcmd, uint32_t off, uint32_t len);
 void bed_release(struct bed_cmd *bcmd);
 void bed_free_cmd(struct bed_cmd *bcmd);
 uint16_t bed_status(const struct bed_cmd *bcmd); /* code and type, without DNR and More */

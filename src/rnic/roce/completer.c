@@ -282,7 +282,7 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, 
         fl_roce_fail_head(qp, IBV_WC_BAD_RESP_ERR);
         return;
     }
-    if (fl_roce_scatter(qp, wqe->sge, wqe->nr_sge, offset, packet->payload, want)) {
+    if (fl_roce_place(qp, wqe, offset, packet->payload, want)) {
         fl_roce_fail_head(qp, IBV_WC_LOC_PROT_ERR);
         return;
     }

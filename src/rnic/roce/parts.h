@@ -22,6 +22,9 @@ int fl_roce_gather(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t nr
 /* 0; -EMSGSIZE: beyond the end; what local() says. */
 int fl_roce_scatter(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t nr, uint64_t offset,
                     const void *src, uint32_t len);
+/* Of an answer to a READ: where the owner puts it, else as fl_roce_scatter(). */
+int fl_roce_place(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe, uint32_t offset, const void *src,
+                  uint32_t len);
 uint64_t fl_roce_sge_len(const struct ibv_sge *sge, uint32_t nr);
 
 /* packet.c: headers in order, then the payload, then finish. */

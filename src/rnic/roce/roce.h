@@ -55,6 +55,12 @@ struct fl_roce_ops {
      * once in the peer's memory. False: not so, it goes by packets. Asked only while qp->direct; NULL: never.
      */
     bool (*direct)(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe);
+    /*
+     * Data of the READ wr_id, len bytes that belong at `offset` in it: each byte once, mostly in order. True:
+     * the owner has put it where it belongs. False: it goes where the request's SGEs say. NULL: never asked.
+     * Must not call back.
+     */
+    bool (*place)(struct fl_roce_qp *qp, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len);
     /* One request is done. solicited: wakes who waits for solicited completions only. Must not call back. */
     void (*complete)(struct fl_roce_qp *qp, const struct ibv_wc *wc, bool of_send, bool solicited);
     void (*event)(struct fl_roce_qp *qp,

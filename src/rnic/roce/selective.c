@@ -244,7 +244,7 @@ static void take_read(struct fl_roce_qp *qp, const struct fl_ib_packet *packet)
         wqe->status = IBV_WC_BAD_RESP_ERR;
         return;
     }
-    if (fl_roce_scatter(qp, wqe->sge, wqe->nr_sge, offset, packet->payload, want)) {
+    if (fl_roce_place(qp, wqe, offset, packet->payload, want)) {
         wqe->status = IBV_WC_LOC_PROT_ERR;
         return;
     }

@@ -65,3 +65,11 @@ int fl_roce_scatter(struct fl_roce_qp *qp, const struct ibv_sge *sge, uint32_t n
     }
     return len ? -EMSGSIZE : 0;
 }
+
+int fl_roce_place(struct fl_roce_qp *qp, const struct fl_roce_swqe *wqe, uint32_t offset, const void *src,
+                  uint32_t len)
+{
+    if (qp->ops->place && len && qp->ops->place(qp, wqe->wr.wr_id, offset, src, len))
+        return 0;
+    return fl_roce_scatter(qp, wqe->sge, wqe->nr_sge, offset, src, len);
+}
