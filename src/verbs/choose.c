@@ -238,18 +238,21 @@ static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, stru
 {
     enum want want;
     struct fl_error why = {0};
+    char said[FL_RDMA_NAME_LEN + 8];
 
     if (wish(ask->facts, dev, &want, &ask->name, &why) < 0)
         return unknown_name(ask, &why, err);
     if (ask->any && ask->name)
         return fl_error_set(err, -EINVAL,
                             "dev=%s listens on addresses of its own only: name one instead of all", dev);
+    snprintf(said, sizeof(said), ask->facts->said ? "%s" : "dev=%s",
+             ask->facts->said ? ask->facts->said : dev);
     if (want == WANT_SOFT)
-        fl_why(c->why_not[FL_PATH_HARDWARE], "dev=%s asks for the software RNIC", dev);
+        fl_why(c->why_not[FL_PATH_HARDWARE], "%s asks for the software RNIC", said);
     else if (fl_choose_hardware(ask, c))
         return 0;
     if (want == WANT_HARDWARE)
-        no_software(c, "dev=%s asks for hardware", dev);
+        no_software(c, "%s asks for hardware", said);
     else if (choose_software(ask, c))
         return 0;
     c->path = FL_PATH_TCP;
@@ -258,7 +261,7 @@ static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, stru
     if (want == WANT_ANY)
         return fl_error_set(err, -ENODEV, "no RDMA device leads there: %s; %s", c->why_not[FL_PATH_HARDWARE],
                             c->why_not[FL_PATH_UDP]);
-    return fl_error_set(err, -ENODEV, "dev=%s cannot be used: %s", dev,
+    return fl_error_set(err, -ENODEV, "%s cannot be used: %s", said,
                         c->why_not[want == WANT_HARDWARE ? FL_PATH_HARDWARE : FL_PATH_UDP]);
 }
 

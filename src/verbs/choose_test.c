@@ -133,6 +133,10 @@ static void software_when_told_or_alone(void **state)
     assert_int_equal(choose(&m, "hardware", &c, &err), -ENODEV);
     HAS(err.text, "dev=hardware cannot be used: this machine has no RDMA device");
     HAS(c.why_not[FL_PATH_UDP], "dev=hardware asks for hardware");
+    m.facts.said = "--require hardware";
+    assert_int_equal(choose(&m, "hardware", &c, &err), -ENODEV);
+    HAS(err.text, "--require hardware cannot be used: this machine has no RDMA device");
+    HAS(c.why_not[FL_PATH_UDP], "--require hardware asks for hardware");
 }
 
 static void a_device_by_name(void **state)

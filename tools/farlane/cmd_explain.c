@@ -73,37 +73,21 @@ static void fill_gaps(struct explanation *e, const char *why)
             snprintf(e->choice.why_not[i], FL_WHY_LEN, "%.*s", FL_WHY_LEN - 1, why);
 }
 
-/* It was not the URL that asked for a device. */
-static void name_require(char *text, size_t len)
-{
-    static const char said[] = "dev=hardware ";
-    char rest[sizeof(((struct fl_error *)0)->text)];
-
-    if (strncmp(text, said, strlen(said)))
-        return;
-    snprintf(rest, sizeof(rest), "%s", text + strlen(said));
-    snprintf(text, len, "--require hardware %.*s", (int)(len - strlen("--require hardware ") - 1), rest);
-}
-
 static int look(const struct fl_url *url, const struct fl_device_options *o, struct explanation *e,
                 struct fl_error *err)
 {
     bool rdma = url->kind == FL_URL_NVME_RDMA, any = !*url->dev || !strcmp(url->dev, "auto");
-    const char *dev = rdma && any && o->require == FL_REQUIRE_HARDWARE ? "hardware" : url->dev;
+    bool required = rdma && any && o->require == FL_REQUIRE_HARDWARE;
     struct fl_choose_facts facts;
     int r = fl_choose_look(&e->to, false, &facts);
 
     if (r < 0)
         return fl_error_set(err, r, "this machine's devices cannot be listed: %s", strerror(-r));
     e->route = facts.route;
-    e->code = fl_choose(&facts, dev, &e->choice, &e->err);
+    facts.said = required ? "--require hardware" : NULL; /* and not the URL */
+    e->code = fl_choose(&facts, required ? "hardware" : url->dev, &e->choice, &e->err);
     e->path = e->choice.path;
     fl_choose_forget(&facts);
-    if (dev != url->dev) {
-        name_require(e->err.text, sizeof(e->err.text));
-        for (int i = 0; i < FL_NR_PATHS; i++)
-            name_require(e->choice.why_not[i], FL_WHY_LEN);
-    }
     if (!rdma) { /* there is a route, or TCP will say that there is none */
         e->path = FL_PATH_TCP;
         e->code = e->code == -ENODEV ? 0 : e->code;
