@@ -145,7 +145,7 @@ struct fl_qp {
     struct fl_key_memo own_keys, peer_keys; /* peer_keys: of the process of link */
     struct fl_shm_flow messages;            /* SENDs by shared memory without packets */
     uint64_t nr_messages_tx, nr_messages_rx, message_len; /* message_len: of those sent */
-    uint64_t nr_foreign;                                  /* packets from another address than the peer's */
+    uint64_t message_rx_len;
     struct fl_roce_qp roce;
     struct fl_port_flow flow; /* to the connected peer */
     struct fl_cq *send_cq, *recv_cq;
@@ -165,6 +165,7 @@ struct fl_qp {
     void *cm_id;                  /* whose connection it is; NULL: of no id of the connection manager */
     bool sqd_notify;
     bool selective, spray;   /* agreed with the peer, which is farlane, too; they count on the way to RTR */
+    uint64_t nr_foreign;     /* packets from another address than the peer's */
     uint32_t nr_told;        /* async events given out; context's events_lock */
     struct ibv_qp_attr attr; /* as set, for ibv_query_qp() */
     struct ibv_qp_init_attr init;

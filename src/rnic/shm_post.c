@@ -270,6 +270,7 @@ void fl_shm_path_message(void *arg, struct fl_shm_link *link, const struct fl_sh
     }
     flow = &qp->messages;
     qp->nr_messages_rx++;
+    qp->message_rx_len += len;
     bool ok = fl_roce_qp_message(&qp->roce, data, len, m->flags & FL_SHM_IMM ? &m->imm : NULL,
                                  m->flags & FL_SHM_SOLICITED);
     __atomic_store_n(&flow->own->taken, ++flow->nr_taken, __ATOMIC_RELEASE);

@@ -10,7 +10,7 @@
 
 #define NR_SENDS  4
 #define SEND_LEN  40000 /* ten packets: too long for a message */
-#define NR_SHORT  2     /* messages, by shared memory */
+#define NR_SHORT  100   /* messages, by shared memory */
 #define SHORT_LEN 64
 
 static void receive(struct tp *tp)

@@ -47,6 +47,7 @@ uint64_t rnic_moved(const struct rnic_process *p)
     for (uint32_t i = 0; i < p->view.nr_devices; i++) {
         fl_stats_sum(&p->view, &p->view.devices[i], counters);
         sum += counters[FL_QP_COUNTER_tx_bytes] + counters[FL_QP_COUNTER_rx_bytes] +
+               counters[FL_QP_COUNTER_message_tx_bytes] + counters[FL_QP_COUNTER_message_rx_bytes] +
                counters[FL_QP_COUNTER_direct_bytes];
     }
     return sum;

@@ -124,8 +124,8 @@ static void add_qp(struct table *t, const struct rnic_process *p, const struct f
     table_cell(t, qp->peer_qpn ? "0x%06x" : "-", qp->peer_qpn);
     table_cell(t, "%s", qp->path);
     table_cell(t, qp->nr_ports > 1 ? "%s over %u ports" : "%s", qp->how[0] ? qp->how : "-", qp->nr_ports);
-    table_cell(t, "%s", fl_size_format(c[FL_QP_COUNTER_tx_bytes], size));
-    table_cell(t, "%s", fl_size_format(c[FL_QP_COUNTER_rx_bytes], size));
+    table_cell(t, "%s", fl_size_format(c[FL_QP_COUNTER_tx_bytes] + c[FL_QP_COUNTER_message_tx_bytes], size));
+    table_cell(t, "%s", fl_size_format(c[FL_QP_COUNTER_rx_bytes] + c[FL_QP_COUNTER_message_rx_bytes], size));
     table_cell(t, "%s",
                c[FL_QP_COUNTER_direct_bytes] ? fl_size_format(c[FL_QP_COUNTER_direct_bytes], size) : "-");
     table_cell(t, c[FL_QP_COUNTER_resent_packets] ? "%" PRIu64 : "-", c[FL_QP_COUNTER_resent_packets]);

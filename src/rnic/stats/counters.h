@@ -17,6 +17,7 @@
     X(message_tx, nr_messages_tx, "SENDs written whole into a ring in shared memory")                       \
     X(message_rx, nr_messages_rx, "SENDs that came so")                                                     \
     X(message_tx_bytes, message_len, "data of the SENDs sent so")                                           \
+    X(message_rx_bytes, message_rx_len, "data of the SENDs that came so")                                   \
     X(direct_mapped, nr_mapped, "READs, WRITEs and atomics done in the peer's memory, mapped here")         \
     X(direct_process_vm, nr_vm, "READs and WRITEs done in the peer's memory by process_vm_readv/writev")    \
     X(direct_left, nr_not_direct, "READs, WRITEs and atomics left to the peer's engine, by packets")        \
