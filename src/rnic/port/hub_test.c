@@ -626,6 +626,12 @@ static void a_stopped_hub_is_replaced(void **state)
     bed_close(b);
 }
 
+/* Nobody could tell a newcomer what the hub in whose place it serves has given: it may give the same. */
+static bool have_one_block(const struct node *a, const struct node *b)
+{
+    return a->qpn >> FL_HUB_BLOCK_BITS == b->qpn >> FL_HUB_BLOCK_BITS;
+}
+
 /* Also by a process that comes only then, and while a second one is stopped. */
 static void stopped_hubs_keep_nobody_out(void **state)
 {
@@ -637,14 +643,22 @@ static void stopped_hubs_keep_nobody_out(void **state)
     ping(&n[1], &n[2]);
     kill(n[1].pid, SIGSTOP);
     node_start(b, 3);
-    ping(&n[2], &n[3]);
-    kill(n[0].pid, SIGCONT);
-    ping(&n[0], &n[3]);
-    ping(&n[2], &n[0]);
-    kill(n[1].pid, SIGCONT);
-    ping(&n[1], &n[0]);
-    ping(&n[2], &n[1]);
+    bool lucky = true;
+    for (int i = 0; i < NODES; i++)
+        for (int k = 0; k < i; k++)
+            lucky &= !have_one_block(&n[i], &n[k]);
+    if (lucky) {
+        ping(&n[2], &n[3]);
+        kill(n[0].pid, SIGCONT);
+        ping(&n[0], &n[3]);
+        ping(&n[2], &n[0]);
+        kill(n[1].pid, SIGCONT);
+        ping(&n[1], &n[0]);
+        ping(&n[2], &n[1]);
+    }
     bed_close(b);
+    if (!lucky) /* one in five thousand times */
+        stopped_hubs_keep_nobody_out(state);
 }
 
 /* A newcomer that replaces it knows of no services, and must not say that nobody listens. */
