@@ -152,6 +152,9 @@ def test_wrong_device_to_listen_on():
         with Serve("--ns", "ram:1M", listen=f"rdma://192.0.2.77:0?dev={dev}") as s:
             listener = s.get("/v1/listeners")["listeners"][0]
             assert listener["state"] == "waiting for address" and words in listener["reason"], listener
+            s.ctl("listener", "add", "rdma://127.0.0.1:0?dev=foo", status=NOT_FOUND)
+            answer = s.request("POST", "/v1/listeners", {"address": "rdma://127.0.0.1:0?dev=foo"}, status=404)["error"]
+            assert answer["code"] == "ENXIO" and "no such RDMA device; it has farlane0" in answer["message"], answer
 
 
 def test_no_network():

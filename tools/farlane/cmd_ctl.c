@@ -81,7 +81,7 @@ static int refused(const struct ctl_answer *answer)
                *message = json_string_value(json_object_get(e, "message"));
 
     cmd_complain("%s", message ? message : "the target refused, and did not say why");
-    if (code && !strcmp(code, "ENOENT"))
+    if (code && (!strcmp(code, "ENOENT") || !strcmp(code, "ENXIO")))
         return EXIT_NOT_FOUND;
     if (code && !strcmp(code, "EINVAL"))
         return EXIT_USAGE;

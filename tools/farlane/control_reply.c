@@ -19,6 +19,7 @@ static const struct {
     {EACCES, 403, "EACCES"},
     {EPERM, 403, "EPERM"},
     {ENOENT, 404, "ENOENT"},
+    {ENXIO, 404, "ENXIO"}, /* a device of that name */
     {EOPNOTSUPP, 405, "EOPNOTSUPP"},
     {EEXIST, 409, "EEXIST"},
     {EADDRINUSE, 409, "EADDRINUSE"},
