@@ -7,9 +7,30 @@
 #include "fabric/rdma_parts.h"
 #include "wire/nvmf.h"
 
-#define BATCH     32   /* completions in one look */
-#define FLUSH_AT  16   /* gathered requests: the host works on some while we make others */
-#define AHEAD_LEN 512u /* of data that is going to be copied */
+#define BATCH    32 /* completions in one look */
+#define FLUSH_AT 16 /* gathered requests: the host works on some while we make others */
+
+/* ---- data from memory ---- */
+
+/*
+ * What is sent is copied soon, by us where the host is near, and waits for memory more than for all else.
+ * Some of it is fetched meanwhile: its first line with its own response, so that the TLB has the page, and as
+ * much as a CPU asks for without waiting with the next response. The rest comes while the block before it is
+ * copied (rnic/shm_post.c).
+ */
+static void fetch_begun(struct rdma_conn *c)
+{
+    fl_fetch_ahead(c->ahead.data, FL_MIN(c->ahead.len, FL_FETCH_LEN));
+    c->ahead.len = 0;
+}
+
+static void begin_fetch(struct rdma_conn *c, const void *data, uint32_t len)
+{
+    fetch_begun(c);
+    __builtin_prefetch(data, 0, 2);
+    c->ahead.data = data;
+    c->ahead.len = len;
+}
 
 /* ---- receives ---- */
 
@@ -355,6 +376,7 @@ static void flush(struct rdma_conn *c, struct rdma_batch *b)
 {
     struct ibv_send_wr *first = b->sends, *bad;
 
+    fetch_begun(c);
     flush_recvs(c, b);
     if (!b->nr_sends)
         return;
@@ -385,9 +407,7 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
             b->nr_data += make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, b->data + b->nr_data,
                                         b->data_sges + b->nr_data);
             c->tx_len += cmd->data_len;
-            /* Copied soon, by us where the host is near. More at a time than a CPU waits for at once would
-             * hold us up; the rest is fetched while the one before it is copied (shm_post.c). */
-            fl_fetch_ahead(cmd->data, FL_MIN(cmd->data_len, AHEAD_LEN));
+            begin_fetch(c, cmd->data, cmd->data_len);
         }
     }
     *sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};

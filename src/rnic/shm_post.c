@@ -15,7 +15,9 @@
 #define LONG_LEN \
     (64u << 10) /* after a longer copy, a peer that closes something need not wait for the next one */
 
-#define AHEAD_LEN 4096u /* of the next WRITE's data */
+/* Of the next WRITE's data; what is before, its poster can fetch earlier. */
+#define AHEAD_FROM FL_FETCH_LEN
+#define AHEAD_LEN  (2 * FL_FETCH_LEN) /* CPUs fetch what follows by themselves */
 
 struct batch {
     struct fl_qp *qp;
@@ -131,13 +133,15 @@ static bool post_one(struct batch *b, const struct ibv_send_wr *wr)
     }
 }
 
-/* The data of the next WRITE comes from memory while this one is copied: otherwise one waits for the other.
- */
+/* Some of the next WRITE's data comes from memory while this one is copied: otherwise one waits for the
+ * other. */
 static void fetch_next(const struct ibv_send_wr *next)
 {
-    if (next && next->opcode == IBV_WR_RDMA_WRITE && next->num_sge > 0)
-        fl_fetch_ahead((const void *)(uintptr_t)next->sg_list[0].addr,
-                       FL_MIN(next->sg_list[0].length, AHEAD_LEN));
+    if (!next || next->opcode != IBV_WR_RDMA_WRITE || next->num_sge <= 0)
+        return;
+    const struct ibv_sge *sge = &next->sg_list[0];
+    uint32_t from = sge->length > AHEAD_FROM ? AHEAD_FROM : 0;
+    fl_fetch_ahead((const void *)(uintptr_t)(sge->addr + from), FL_MIN(sge->length - from, AHEAD_LEN));
 }
 
 struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, uint64_t now)
