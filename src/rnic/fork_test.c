@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "rnic/test_threads.h"
 #include "rnic/test_verbs.h"
 
 /* In a child cmocka's checks would end in the parent's test. */
@@ -17,6 +18,7 @@
 static int in_child(int (*child)(void *arg), void *arg)
 {
     int status;
+    assert_true(wait_for_threads());
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (!pid)

@@ -4,6 +4,7 @@
 #define FL_RNIC_CMA_TEST_CHILD_H
 
 #include "rnic/cma/test_bed.h"
+#include "rnic/test_threads.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@ static inline struct child start(int netns, void (*part)(int tell, uint16_t port
 {
     int fds[2];
     assert_int_equal(pipe(fds), 0);
+    assert_true(wait_for_threads());
     struct child child = {.pid = fork(), .told = fds[0]};
     assert_true(child.pid >= 0);
     if (!child.pid) {
