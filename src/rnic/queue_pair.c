@@ -15,7 +15,7 @@
 
 #define QP_WR_MAX  16384
 #define INLINE_MAX 4096
-#define HUB_NS     FL_NS_PER_S
+#define HUB_NS     (10 * FL_NS_PER_S) /* as a hub is waited for when a device is opened */
 /* Granted to all: programs that ask for none post a few bytes inline, since hardware rounds up what was
  * asked. */
 #define INLINE_MIN    64u
@@ -511,13 +511,14 @@ static void forget_work(struct fl_qp *qp)
 static void log_end(const struct fl_qp *qp)
 {
     const struct fl_roce_stats *s = &qp->roce.stats;
-    FL_DEBUG("%s: queue pair 0x%06x by %s: %llu packets sent, %llu came; %llu time-outs, %llu times gone back, "
-             "%llu sent "
-             "again, %llu repeats, %llu out of order",
-             qp->qp.context->device->name, qp->qp.qp_num, qp->path->name, (unsigned long long)s->nr_tx,
-             (unsigned long long)s->nr_rx, (unsigned long long)s->nr_timeouts,
-             (unsigned long long)s->nr_gone_back, (unsigned long long)s->nr_resent,
-             (unsigned long long)s->nr_duplicates, (unsigned long long)s->nr_out_of_order);
+    FL_DEBUG(
+        "%s: queue pair 0x%06x by %s: %llu packets sent, %llu came; %llu time-outs, %llu times gone back, "
+        "%llu sent "
+        "again, %llu repeats, %llu out of order",
+        qp->qp.context->device->name, qp->qp.qp_num, qp->path->name, (unsigned long long)s->nr_tx,
+        (unsigned long long)s->nr_rx, (unsigned long long)s->nr_timeouts, (unsigned long long)s->nr_gone_back,
+        (unsigned long long)s->nr_resent, (unsigned long long)s->nr_duplicates,
+        (unsigned long long)s->nr_out_of_order);
 }
 
 int fl_qp_destroy(struct ibv_qp *ibv_qp)

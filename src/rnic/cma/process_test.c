@@ -267,10 +267,65 @@ static void connected_server_is_killed(void **state)
     fl_cma_destroy_event_channel(channel);
 }
 
+enum { HUB, MEMBER };
+static int go[2][2]; /* pipes to the children */
+
+static void say_go(int to)
+{
+    assert_int_equal(write(go[to][1], "g", 1), 1);
+}
+
+static void hear_go(int who)
+{
+    char c;
+    assert_int_equal(read(go[who][0], &c, 1), 1);
+}
+
+static void be_a_busy_hub(int fd, uint16_t unused)
+{
+    struct fl_cma *cma = fl_cma_get();
+    assert_non_null(cma);
+    tell(fd, 1);
+    hear_go(HUB);
+    assert_int_equal(fl_cma_lock(cma), 0);
+    tell(fd, 2);
+    usleep(2500000);
+    fl_cma_unlock(cma);
+}
+
+static void make_queue_pair(int fd, uint16_t unused)
+{
+    struct rdma_event_channel *channel = fl_cma_create_event_channel();
+    assert_non_null(fl_cma_get()); /* before the hub is busy */
+    tell(fd, 1);
+    hear_go(MEMBER);
+    resolved(channel, 1, RDMA_PS_TCP);
+    tell(fd, 2);
+}
+
+/* Its numbers are waited for. */
+static void a_queue_pair_while_the_hub_is_busy(void **state)
+{
+    assert_true(pipe(go[HUB]) == 0 && pipe(go[MEMBER]) == 0);
+    struct child hub = start(-1, be_a_busy_hub, 0), member;
+    assert_int_equal(hear(&hub), 1);
+    member = start(-1, make_queue_pair, 0);
+    assert_int_equal(hear(&member), 1);
+    say_go(HUB);
+    assert_int_equal(hear(&hub), 2);
+    say_go(MEMBER);
+    assert_int_equal(hear(&member), 2);
+    end(&member);
+    end(&hub);
+    for (int i = 0; i < 4; i++)
+        close(go[i / 2][i % 2]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* First, so that the child is the hub */
+        cmocka_unit_test(a_queue_pair_while_the_hub_is_busy),
         cmocka_unit_test(connected_server_is_killed),
         cmocka_unit_test(echo_between_processes),
         cmocka_unit_test(a_port_belongs_to_one_process),

@@ -514,6 +514,24 @@ static void a_hub_may_be_too_busy_to_welcome(void **state)
     bed_close(b);
 }
 
+/* Who had no CPU for as long as it would wait has not waited. */
+static void a_newcomer_may_wait_for_a_cpu(void **state)
+{
+    struct bed *b = bed_open(1);
+    struct node *n = b->nodes;
+    make_busy(&n[0]);
+    node_begin(b, 1);
+    usleep(500000);
+    kill(n[1].pid, SIGSTOP);
+    usleep(3500000);
+    kill(n[1].pid, SIGCONT);
+    usleep(100000);
+    end_busy(&n[0]);
+    node_wait(&n[1]);
+    ping(&n[0], &n[1]);
+    bed_close(b);
+}
+
 /* What it answers later counts, and what nobody came back for is another's to have. */
 static void a_hub_may_be_too_busy_to_give_services(void **state)
 {
@@ -768,7 +786,7 @@ int main(void)
         cmocka_unit_test(processes_share_a_port), cmocka_unit_test(packets_of_this_host_go_past_the_hub),
         cmocka_unit_test(requests_go_to_who_listens), cmocka_unit_test(a_hub_that_leaves_loses_nothing),
         cmocka_unit_test(a_new_hub_waits_for_what_others_listen_on),
-        cmocka_unit_test(a_hub_may_be_too_busy_to_welcome),
+        cmocka_unit_test(a_hub_may_be_too_busy_to_welcome), cmocka_unit_test(a_newcomer_may_wait_for_a_cpu),
         cmocka_unit_test(a_hub_may_be_too_busy_to_give_services),
         cmocka_unit_test(a_new_hub_gives_nobody_what_others_listen_on),
         cmocka_unit_test(a_hub_may_be_too_busy_to_give_numbers), cmocka_unit_test(a_killed_hub_costs_little),
