@@ -137,6 +137,28 @@ static void data_is_offered_as_it_comes(void **state)
     bed_free(&bed);
 }
 
+/* While the loop is not turned, the RNIC's own thread takes the data: the target is not called from there. */
+static void data_that_comes_beside_the_loop(void **state)
+{
+    struct bed bed;
+
+    bed_listen(&bed);
+    bed_connect(&bed, 1);
+    memcpy(bed.buf, script_pattern, BUF_LEN);
+    for (int i = 0; i < 10; i++) {
+        struct fl_request *req = request(&bed, 0, FL_NVME_CMD_WRITE, SCRIPT_PLACE, bed.buf, BUF_LEN - 1);
+        int nr_fetched = bed.script.nr_fetched;
+
+        fl_rdma_host_submit(bed.host, req);
+        TURN_UNTIL(&bed, bed.script.nr_fetched > nr_fetched);
+        poll(NULL, 0, 20);
+        TURN_UNTIL(&bed, req->state == FL_REQUEST_IDLE);
+        assert_int_equal(fl_nvme_cqe_status(&req->cqe), 0);
+    }
+    assert_int_equal(bed.script.nr_wrong_data, 0);
+    bed_free(&bed);
+}
+
 /* More descriptors at once than the target's send queue has places for: commands wait, and none is lost. */
 static void many_descriptors(void **state)
 {
@@ -302,8 +324,7 @@ static void wrong_memory(void **state)
     bed_free(&bed);
 }
 
-/* Memory that may only be read can be written from; what cannot be used fails its own request, and no other.
- */
+/* Memory that may only be read can be written from; what cannot be used fails its own request alone. */
 static void memory_that_cannot_be_used(void **state)
 {
     const size_t len = 64 << 10, page = 4096;
@@ -482,6 +503,7 @@ int main(void)
         cmocka_unit_test(several_descriptors),
         cmocka_unit_test(many_descriptors),
         cmocka_unit_test(data_is_offered_as_it_comes),
+        cmocka_unit_test(data_that_comes_beside_the_loop),
         cmocka_unit_test(registered_memory),
         cmocka_unit_test(case_R7_read_sinks_of_iwarp),
         cmocka_unit_test(many),

@@ -13,14 +13,14 @@
 #include "fabric/fabric.h"
 
 enum {
-    SCRIPT_HOLD = 1,      /* in command(): wait for script_go */
-    SCRIPT_HOLD_DATA = 2, /* the same in data_ready() */
-    SCRIPT_FETCH = 4,     /* fetch even data that is in the capsule */
-    SCRIPT_FAIL = 8,      /* complete with Internal Error and no data */
-    SCRIPT_RESULT = 16,   /* DW0 is not 0 */
-    SCRIPT_CLOSE = 32,    /* close the connection after completion */
-    SCRIPT_TILL_BROKEN = 64 /* held until the connection breaks, as an asynchronous event request */,
-    SCRIPT_PLACE = 128 /* of the data that is offered while it comes, every other part is taken */
+    SCRIPT_HOLD = 1,         /* in command(): wait for script_go */
+    SCRIPT_HOLD_DATA = 2,    /* the same in data_ready() */
+    SCRIPT_FETCH = 4,        /* fetch even data that is in the capsule */
+    SCRIPT_FAIL = 8,         /* complete with Internal Error and no data */
+    SCRIPT_RESULT = 16,      /* DW0 is not 0 */
+    SCRIPT_CLOSE = 32,       /* close the connection after completion */
+    SCRIPT_TILL_BROKEN = 64, /* held until the connection breaks, as an asynchronous event request */
+    SCRIPT_PLACE = 128       /* of the data that is offered while it comes, every other part is taken */
 };
 
 struct script {
@@ -75,7 +75,7 @@ static bool script_place(struct fl_cmd *cmd, uint32_t off, const void *data, uin
 {
     struct script *x = script_of(cmd->conn);
 
-    if (!cmd->buf || off + len > cmd->sgl_len)
+    if (!cmd->buf || off + len > cmd->sgl_len || fl_loop_current() != cmd->conn->loop)
         abort();
     if (x->nr_offered++ % 2)
         return false;

@@ -145,6 +145,120 @@ static void not_under_a_reader(void **state)
     }
 }
 
+/* The first stripe of its marks is free, the second is not: nothing of it is written, and the first is free
+ * again. */
+static void not_half_under_a_reader(void **state)
+{
+    for (uint32_t loops = 1; loops <= 2; loops++) {
+        struct fl_nvme_sqe sqe = bed_rw(FL_NVME_CMD_READ, 1, 64 * 1024 / 512, 8);
+        const uint32_t before = 15 * PART; /* this part goes over from one stripe to the next */
+        struct writing t;
+        struct bed_cmd *r;
+
+        begin_at(&t, loops, 1);
+        t.io2->hold_release = true;
+        r = bed_send(t.io2, &sqe, NULL, 0, false, PART);
+        bed_turn(t.s.bed);
+        assert_true(r->answered && !r->released);
+        for (uint32_t off = 0; off < before; off += PART)
+            assert_true(bed_place(t.w, off, PART));
+        assert_false(bed_place(t.w, before, PART));
+        bed_release(r);
+        assert_memory_equal(r->in, old, PART);
+        t.io2->hold_release = false;
+        expect(&t, before);
+        assert_true(bed_place(t.w, before, PART));
+        finish(&t, before + PART, 0);
+        expect(&t, LEN);
+        bed_free_cmd(r);
+        end(&t);
+    }
+}
+
+/* What had come of a write that another meets stays as the later of the two left it. */
+static void what_another_wrote_since_stays(void **state)
+{
+    for (uint32_t loops = 1; loops <= 2; loops++) {
+        struct fl_nvme_sqe sqe = bed_rw(FL_NVME_CMD_WRITE, 1, 0, 2 * PART / 512);
+        static uint8_t other[2 * PART];
+        struct writing t;
+
+        begin(&t, loops);
+        for (uint32_t off = 0; off < 3 * PART; off += PART)
+            assert_true(bed_place(t.w, off, PART));
+        memset(other, 0x77, sizeof(other));
+        assert_int_equal(bed_run(t.io2, &sqe, other, sizeof(other), NULL, 0, NULL), 0);
+        assert_true(bed_place(t.w, 3 * PART, PART));
+        finish(&t, 0, 0);
+        memcpy(new, other, sizeof(other));
+        expect(&t, LEN);
+        end(&t);
+    }
+}
+
+static void taken(struct fl_excl *excl)
+{
+    excl->go = NULL;
+}
+
+/* While compare-and-write, say, has the namespace for itself */
+static void waits_while_the_namespace_is_taken(void **state)
+{
+    for (uint32_t loops = 1; loops <= 2; loops++) {
+        struct fl_excl excl = {.go = taken};
+        struct fl_tns *ns;
+        struct writing t;
+
+        begin(&t, loops);
+        ns = fl_tio_of(&t.w->cmd)->view->ns;
+        assert_true(bed_place(t.w, 0, PART));
+        fl_excl_ask(ns, &excl);
+        bed_turn(t.s.bed);
+        assert_null(excl.go);
+        assert_false(bed_place(t.w, PART, PART));
+        bed_give_data(t.w);
+        bed_turn(t.s.bed);
+        assert_false(t.w->released);
+        expect(&t, PART);
+        fl_excl_end(ns);
+        bed_turn(t.s.bed);
+        assert_true(t.w->released);
+        assert_int_equal(bed_status(t.w), 0);
+        expect(&t, LEN);
+        end(&t);
+    }
+}
+
+static bool left_over(struct fl_cmd *cmd, uint32_t off, const void *data, uint32_t len)
+{
+    fail_msg("it belongs to the command before");
+    return false;
+}
+
+/* A transport's object serves one command after the other. */
+static void only_data_of_writes(void **state)
+{
+    struct fl_nvme_sqe sqe = bed_rw(FL_NVME_CMD_COMPARE, 1, 0, BLOCKS);
+    struct writing t;
+    struct bed_cmd *c;
+
+    begin(&t, 1);
+    c = bed_send(t.io2, &sqe, new, LEN, false, 0);
+    c->cmd.place = left_over;
+    c->hold_fetch = true;
+    bed_turn(t.s.bed);
+    assert_true(c->fetching);
+    assert_false(bed_place(c, 0, PART));
+    bed_give_data(c);
+    bed_turn(t.s.bed);
+    assert_true(c->released);
+    assert_int_equal(bed_status(c), FL_NVME_SC_COMPARE_FAILED);
+    finish(&t, 0, 0);
+    expect(&t, LEN);
+    bed_free_cmd(c);
+    end(&t);
+}
+
 /* A write that breaks off has changed what had come, block by block, and nothing else. */
 static void breaks_off_between_blocks(void **state)
 {
@@ -233,7 +347,9 @@ int main(void)
 {
     return FL_UNIT_RUN(
         cmocka_unit_test(each_part_is_seen_at_once), cmocka_unit_test(what_is_not_placed_comes_at_the_end),
-        cmocka_unit_test(not_under_a_reader), cmocka_unit_test(breaks_off_between_blocks),
-        cmocka_unit_test(stops_when_it_is_aborted), cmocka_unit_test(stops_when_another_host_reserves),
-        cmocka_unit_test(not_beyond_the_end));
+        cmocka_unit_test(not_under_a_reader), cmocka_unit_test(not_half_under_a_reader),
+        cmocka_unit_test(what_another_wrote_since_stays),
+        cmocka_unit_test(waits_while_the_namespace_is_taken), cmocka_unit_test(only_data_of_writes),
+        cmocka_unit_test(breaks_off_between_blocks), cmocka_unit_test(stops_when_it_is_aborted),
+        cmocka_unit_test(stops_when_another_host_reserves), cmocka_unit_test(not_beyond_the_end));
 }
