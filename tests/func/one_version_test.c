@@ -4,10 +4,8 @@
  * hosts on several loops of one target read and write the same blocks of a ram namespace. Argument: tcp, shm
  * or udp, the latter two over the software RNIC.
  */
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <farlane/host.h>
@@ -22,6 +20,9 @@
 #define NR_WRITERS 3
 #define DEPTH      16
 #define RUN_NS     (FL_NS_PER_S * 3 / 2)
+#define LATE_NS                                                                                            \
+    (2 * FL_NS_PER_S) /* overlap.c: a write that has waited so long ends the connection of who reads there \
+                       */
 
 static const char *path = "tcp";
 
@@ -30,6 +31,7 @@ struct slot {
     struct iovec iov;
     struct job *job;
     uint8_t *buf;
+    uint64_t started_ns;
 };
 
 struct job {
@@ -37,7 +39,7 @@ struct job {
     pthread_t thread;
     uint32_t number;
     bool writes, lazy; /* lazy: its socket is full most of the time */
-    uint64_t seed, version, until_ns, nr_started, nr_done, nr_torn, nr_errors;
+    uint64_t seed, version, until_ns, nr_started, nr_done, nr_torn, nr_errors, longest_ns;
     struct slot slots[DEPTH];
     struct fl_queue *queue;
 };
@@ -74,6 +76,7 @@ static void done(struct fl_io *io, int result)
 
     j->nr_done++;
     j->nr_errors += result != 0;
+    j->longest_ns = FL_MAX(j->longest_ns, fl_now_ns() - s->started_ns);
     if (!j->writes && !result)
         j->nr_torn += count_torn(s->buf, io->len);
     if (fl_now_ns() < j->until_ns)
@@ -96,6 +99,7 @@ static void start(struct slot *s)
                            .nr_iov = 1,
                            .done = done};
     j->nr_started++;
+    s->started_ns = fl_now_ns();
     if (fl_submit(j->queue, &s->io) < 0)
         j->nr_errors++;
 }
@@ -105,8 +109,11 @@ static void *run_job(void *arg)
     struct job *j = arg;
     struct fl_error err = {0};
 
-    if (fl_queue_create(j->dev, DEPTH, &j->queue, &err) < 0)
-        fail_msg("%s", err.text);
+    /* A machine that gives nobody CPU ends connections: as a program would, it is tried again. */
+    for (uint64_t until = fl_now_ns() + 30 * FL_NS_PER_S;
+         fl_queue_create(j->dev, DEPTH, &j->queue, &err) < 0;)
+        if (fl_now_ns() > until)
+            fail_msg("%s", err.text);
     j->until_ns = fl_now_ns() + RUN_NS;
     for (int i = 0; i < DEPTH; i++) {
         j->slots[i].job = j;
@@ -155,7 +162,7 @@ static void run_all(uint32_t nr_loops)
                                    .ddgst = tcp};
     struct real *t = real_start(&ro);
     struct job *jobs = calloc(NR_READERS + NR_WRITERS, sizeof(*jobs));
-    uint64_t nr_read = 0, nr_sent = 0, nr_torn = 0, nr_written = 0;
+    uint64_t nr_read = 0, nr_sent = 0, nr_torn = 0, nr_written = 0, longest_ns = 0;
     struct fl_error err = {0};
 
     for (uint32_t i = 0; i < NR_READERS + NR_WRITERS; i++) {
@@ -177,6 +184,7 @@ static void run_all(uint32_t nr_loops)
         assert_int_equal(j->nr_errors, 0);
         assert_true(j->nr_done >= DEPTH); /* nobody was kept out for ever */
         nr_torn += j->nr_torn;
+        longest_ns = j->writes ? FL_MAX(longest_ns, j->longest_ns) : longest_ns;
         *(j->writes ? &nr_written : &nr_read) += j->nr_done;
     }
     real_call(t, look, &nr_sent);
@@ -184,12 +192,20 @@ static void run_all(uint32_t nr_loops)
         fl_device_close(jobs[i].dev);
     free(jobs);
     real_end(t);
-    print_message("%u loops: %llu reads, %llu writes, %llu torn blocks, %llu reads that were sent again\n",
+    print_message("%u loops: %llu reads, %llu writes, %llu torn blocks, %llu reads that were sent again; the "
+                  "longest write took %llu ms\n",
                   nr_loops, (unsigned long long)nr_read, (unsigned long long)nr_written,
-                  (unsigned long long)nr_torn, (unsigned long long)(nr_sent - nr_read));
+                  (unsigned long long)nr_torn, (unsigned long long)(nr_sent - nr_read),
+                  (unsigned long long)(longest_ns / FL_NS_PER_MS));
     assert_int_equal(nr_torn, 0);
-    /* The host asks again for what came with a wrong digest, and tells nobody: the target has counted it. */
-    assert_int_equal(nr_sent, nr_read);
+    /*
+     * The host asks again for what came with a wrong digest, and tells nobody: the target has counted it. By
+     * RDMA, which has no digest, it asks again where its connection was ended: since it did not take its data
+     * for as long as another waited to write there, as on a machine that gives it no CPU.
+     */
+    if (tcp || longest_ns < LATE_NS)
+        assert_int_equal(nr_sent, nr_read);
+    assert_true(nr_sent >= nr_read);
 }
 
 static void a_block_is_one_version_on_one_loop(void **state)
@@ -204,18 +220,12 @@ static void a_block_is_one_version_on_two_loops(void **state)
     run_all(2);
 }
 
-/* A UDP port and a hub of our own. */
+/* A UDP port and a hub that no other test has; not a port that the kernel may give to a socket of another. */
 static void set_up_rnic(void)
 {
-    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    socklen_t len = sizeof(sin);
     char text[64];
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&sin, len), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&sin, &len), 0);
-    close(fd);
-    snprintf(text, sizeof(text), "%u", ntohs(sin.sin_port));
+    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
     setenv("FARLANE_ROCE_PORT", text, 1);
     snprintf(text, sizeof(text), "farlane-one-version-%d", (int)getpid());
     setenv("FARLANE_HUB", text, 1);
