@@ -4,7 +4,8 @@
 (so not the kernel's).
 
 With --check it compares them with bench/instructions.json and fails when one has grown by more than 10 %; with --update it
-writes that file. The counts depend on the compiler a little, on the machine's load not at all.
+writes that file. The counts depend on the compiler a little, and on the machine's load hardly:
+what the kernel delivers late is looked for more than once, so a count that is too high is taken again.
 """
 import argparse
 import json
@@ -23,6 +24,7 @@ ROCE_CASES = [("write", 64, "plain"), ("write", 4096, "plain"), ("send", 4096, "
               ("write", 64, "selective"), ("write", 4096, "selective"), ("read", 4096, "selective")]
 ROUNDS = 40
 ALLOWED = 1.10
+AGAIN = 2 # times, where it is more than that
 
 
 def count(program, sides, rw, bs, kind, folder):
@@ -43,6 +45,19 @@ def count(program, sides, rw, bs, kind, folder):
     return costs
 
 
+def grown(found, known):
+    return [side for side, n in found.items() if side in known and n > known[side] * ALLOWED]
+
+
+def least(known, *what):
+    found = count(*what)
+    for _ in range(AGAIN):
+        if not grown(found, known):
+            break
+        found = {side: min(n, found[side]) for side, n in count(*what).items()}
+    return found
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("program", help="build/bench/instructions")
@@ -55,7 +70,7 @@ def main():
         return 77
     path = os.path.join(HERE, "instructions.json")
     known = json.load(open(path)) if os.path.exists(path) else {}
-    grown = []
+    more = []
     found = {}
     roce = os.path.join(os.path.dirname(args.program), "roce_instructions")
     cases = [(f"{rw} {bs}" + {"none": "", "digest": " digests", "rdma": " rdma"}[kind], args.program, ("target", "host"), rw, bs, kind)
@@ -69,22 +84,20 @@ def main():
                 continue
             if name == f"roce {ROCE_CASES[0][0]} {ROCE_CASES[0][1]}":
                 print(f"{'':<26}{'requester':>10}{'responder':>10}")
-            found[name] = count(program, sides, rw, bs, kind, folder)
             was = known.get(name, {})
+            found[name] = least(was, program, sides, rw, bs, kind, folder)
             print(f"{name:<26}" + "".join(f"{found[name][side]:>10}" for side in sides) +
                   "   (" + ", ".join(str(was.get(side, "-")) for side in sides) + ")", flush=True)
-            for side, n in found[name].items():
-                if side in was and n > was[side] * ALLOWED:
-                    grown.append(f"{name}, {side}: {n} instead of {was[side]}")
+            more += [f"{name}, {side}: {found[name][side]} instead of {was[side]}" for side in grown(found[name], was)]
     if args.update:
         with open(path, "w") as f:
             json.dump({**known, **found}, f, indent=1)
             f.write("\n")
     if args.check:
         missing = set(found) - set(known)
-        for line in grown + [f"{m}: not recorded" for m in sorted(missing)]:
+        for line in more + [f"{m}: not recorded" for m in sorted(missing)]:
             print(f"FAILED: {line}")
-        return 1 if grown or missing else 0
+        return 1 if more or missing else 0
     return 0
 
 
