@@ -57,8 +57,9 @@ def test_t15_scope():
 
 def test_t15_all_addresses():
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen="tcp://[::]:0") as s:
-        run("info", f"nvme+tcp://[::1]:{s.ports[0]}/{NQN}?ns=1")
         assert any("[::1]" in url for url in s.urls), s.urls
+        for url in s.urls:  # no address that nobody listens on, as IPv4's
+            run("info", url)
 
 
 def test_t15_refused_forms():

@@ -118,6 +118,8 @@ def test_wildcards_of_both_families():
         port = s.getsockname()[1]
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen=[f"tcp://0.0.0.0:{port}", f"tcp://[::]:{port}"]) as s:
         assert len(s.urls) == len(set(s.urls)) and any("//127.0.0.1:" in u for u in s.urls) and any("//[::1]:" in u for u in s.urls), s.urls
+        for url in s.urls:
+            run("info", url)
 
 
 def test_hosts_that_are_not_named_stay_out():

@@ -52,7 +52,7 @@ static const struct cmd_option options[] = {
     {OPT_NS, "ns", "SPEC",
      "a namespace: ram:SIZE, null:SIZE or file:PATH, then ,bs=512|4096 and others; may be repeated"},
     {OPT_LISTEN, "listen", "tcp|rdma://ADDR[:PORT]",
-     "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 or tcp://[::]; "
+     "where to listen, default tcp://127.0.0.1:4420; all addresses: tcp://0.0.0.0 (IPv4), tcp://[::] (IPv6); "
      "rdma://ADDR[:PORT]?dev=auto|soft|hardware|NAME chooses the RDMA device; may be repeated"},
     {OPT_NQN, "nqn", "NQN",
      "name of the subsystem that has the --ns, default nqn.2026-01.io.farlane:HOSTNAME"},

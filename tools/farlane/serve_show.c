@@ -40,12 +40,15 @@ static void add_address(struct reach *reach, const char *url, const char *addres
     snprintf(reach->address[reach->nr++], FL_ADDR_TEXT_LEN, "%s", address);
 }
 
-/* A listener on 0.0.0.0 or [::] is reached by the addresses of the interfaces that are up. */
+/* A listener on 0.0.0.0 or [::] is reached by the addresses of the interfaces that are up. TCP's [::] is IPv6
+ * only (src/fabric/tcp_listener.c); RDMA's takes IPv4, too. */
 static void add_interfaces(struct reach *reach, const char *url, const struct fl_addr *any)
 {
     struct ifaddrs *all, *i;
     struct fl_addr addr;
     char text[FL_ADDR_TEXT_LEN];
+    const bool takes_v6 = any->ss.ss_family == AF_INET6;
+    const bool takes_v4 = !takes_v6 || strncmp(url, "tcp:", 4) != 0;
 
     if (getifaddrs(&all) < 0)
         return;
@@ -54,7 +57,7 @@ static void add_interfaces(struct reach *reach, const char *url, const struct fl
 
         if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || (!v6 && i->ifa_addr->sa_family != AF_INET))
             continue;
-        if (v6 && any->ss.ss_family == AF_INET)
+        if (v6 ? !takes_v6 : !takes_v4)
             continue;
         if (fl_addr_from(&addr, i->ifa_addr, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) <
             0)
