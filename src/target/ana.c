@@ -42,6 +42,8 @@ int fl_target_set_ana(struct fl_target *target, uint32_t listener_id, uint32_t g
     struct fl_round *round;
     int value = 0;
 
+    if (!group || group > FL_ANA_GROUPS)
+        return fl_error_set(err, -EINVAL, "ANA group %u: groups go from 1 to %u", group, FL_ANA_GROUPS);
     for (size_t i = 0; i < FL_ARRAY_LEN(states); i++)
         if (!strcmp(states[i].name, state))
             value = (int)states[i].state;
@@ -49,8 +51,6 @@ int fl_target_set_ana(struct fl_target *target, uint32_t listener_id, uint32_t g
         return fl_error_set(
             err, -EINVAL,
             "ANA state '%s': one of optimized, non-optimized, inaccessible, persistent-loss, change", state);
-    if (!group || group > FL_ANA_GROUPS)
-        return fl_error_set(err, -EINVAL, "ANA group %u: groups go from 1 to %u", group, FL_ANA_GROUPS);
     fl_list_for_each (port, &target->ports, link) {
         if (port->id != listener_id || port->state == FL_PORT_CLOSED)
             continue;

@@ -25,7 +25,7 @@
 #include "wire/nvme_resv.h"
 #include "wire/nvmf.h"
 
-#define FL_NSID_MAX        1024u /* NN and MNAN: the ANA log of that many fits into any MDTS from 8 KiB */
+#define FL_NSID_MAX        FL_TARGET_NSID_MAX
 #define FL_ANA_GROUPS      FL_TARGET_ANA_GROUPS
 #define FL_AER_MAX         4u  /* AERL + 1 */
 #define FL_ABORT_MAX       4u  /* ACL + 1 */

@@ -16,12 +16,14 @@ static uint64_t hash_text(const char *text)
     return h;
 }
 
-static bool printable(const char *text)
+bool fl_subsystem_text_ok(const char *text, size_t max)
 {
-    for (; *text; text++)
-        if (*text < 0x20 || *text > 0x7e)
+    const size_t len = strnlen(text, max + 1);
+
+    for (size_t i = 0; i < len; i++)
+        if (text[i] < 0x20 || text[i] > 0x7e)
             return false;
-    return true;
+    return len <= max;
 }
 
 static int check_options(struct fl_target *target, const struct fl_subsystem_options *o, struct fl_error *err)
@@ -34,10 +36,10 @@ static int check_options(struct fl_target *target, const struct fl_subsystem_opt
         return fl_error_set(err, -EEXIST, "subsystem %s is there already", o->nqn);
     if (target->discovery && fl_nqn_is_discovery(o->nqn))
         return fl_error_set(err, -EEXIST, "the discovery subsystem is always there");
-    if (o->serial && (strlen(o->serial) > 20 || !printable(o->serial)))
+    if (o->serial && !fl_subsystem_text_ok(o->serial, 20))
         return fl_error_set(err, -EINVAL, "serial number '%s': at most 20 printable ASCII characters",
                             o->serial);
-    if (o->model && (strlen(o->model) > 40 || !printable(o->model)))
+    if (o->model && !fl_subsystem_text_ok(o->model, 40))
         return fl_error_set(err, -EINVAL, "model '%s': at most 40 printable ASCII characters", o->model);
     return 0;
 }

@@ -51,6 +51,8 @@ struct fl_subsystem_options {
     const char *model;  /* NULL: "farlane"; 40 characters */
     bool allow_any_host;
 };
+/* Can it be told as a serial number (max 20) or model (40): printable ASCII. */
+bool fl_subsystem_text_ok(const char *text, size_t max);
 int fl_subsystem_add(struct fl_target *target, const struct fl_subsystem_options *options, struct fl_subsystem **ss,
                      struct fl_error *err);
 void fl_subsystem_remove(struct fl_subsystem *ss, struct fl_change *change);
@@ -67,6 +69,7 @@ struct fl_namespace_options {
     const uint8_t *uuid;  /* NULL: the backend's */
     uint32_t ana_group;   /* 0: 1 */
 };
+#define FL_TARGET_NSID_MAX 1024u /* NN and MNAN: the ANA log of that many fits into any MDTS from 8 KiB */
 int fl_namespace_add(struct fl_subsystem *ss, const struct fl_namespace_options *options, uint32_t *nsid, struct fl_error *err);
 /* Ends when the I/O in flight has ended, or after deadline_ms (0: default 30 s) with -ETIMEDOUT (the namespace is gone for hosts
  * at once, the back end is closed when its I/O ends). */

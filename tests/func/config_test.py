@@ -49,8 +49,9 @@ def test_options_win():
 def test_wrong_options_beside_a_file():
     """What was typed has no place in the file."""
     with open("f.yaml", "w") as f:
-        f.write(GOOD)
-    for option, value in (("--poll", "x"), ("--mdts", "5000"), ("--cores", "x"), ("--listen", "nowhere"), ("--ns", "rom:1M"), ("--metrics", "x")):
+        f.write("max_depth: 8\nshared_receives: 8\n" + GOOD)
+    for option, value in (("--poll", "x"), ("--mdts", "5000"), ("--cores", "x"), ("--listen", "nowhere"), ("--ns", "rom:1M"), ("--metrics", "x"), ("--shared-receives", "7"),
+                          ("--buffers", "1")):
         done = refused("serve", "-c", "f.yaml", "--control", "none", option, value, status=USAGE, says=value)
         assert "f.yaml" not in done.stderr, done.stderr
     fails(GOOD.replace("ram:1M", "rom:1M"), "f.yaml:7:15: ", "rom:1M")
@@ -81,6 +82,24 @@ def test_values():
     fails("mdts: huge\n" + GOOD, "f.yaml:1:7: ", "huge")
     fails("capsule: 5G\n" + GOOD, "f.yaml:1:10: ", "too large")
     fails("metrics: nowhere\n" + GOOD, "f.yaml:1:10: ", "nowhere")
+    for key, values in (("max_queues", (0, 1025)), ("max_depth", (0, 1, 5000)), ("shared_receives", (7, 16385))):
+        for value in values:
+            fails(f"{key}: {value}\n" + GOOD, f"f.yaml:1:{len(key) + 3}: {key} {value} is out of range")
+    for value in (0, 1, "1023K"):
+        fails(f"buffers: {value}\n" + GOOD, f"f.yaml:1:10: buffers {value} is too small: at least 1M")
+
+
+def test_values_within_lists():
+    """The place is that of the value, not of what stands beside it."""
+    fails(GOOD.replace("nsid: 5", "nsid: 1025"), "f.yaml:9:15: nsid 1025", "1 to 1024")
+    for group in (0, 33):
+        fails(GOOD.replace("nsid: 5", f"ana_group: {group}"), f"f.yaml:9:20: ANA group {group}")
+    for group, state, place in ((0, "optimized", "5:16: ANA group 0"), (33, "fine", "5:16: ANA group 33"), (2, "fine", "6:16: ANA state 'fine'")):
+        fails(GOOD.replace("subsystems:", f"    ana:\n      - group: {group}\n        state: {state}\nsubsystems:"), f"f.yaml:{place}")
+    for key, column in (("serial", 13), ("model", 12)):
+        wrong = GOOD.replace("    namespaces:", f'    {key}: "a\\x01b"\n    namespaces:')
+        fails(wrong, f"f.yaml:6:{column}: {key}")
+        fails(wrong.replace("nqn.2026-01.org.example:a", "disk"), "f.yaml:5:10: ", "disk")
 
 
 def test_files():

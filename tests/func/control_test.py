@@ -359,8 +359,8 @@ def test_listener_with_ana_states():
         url = s.get("/v1/listeners")["listeners"][1]["url"]
         refused("read", f"nvme+{url}/{NQN}?ns=1", status=FAILED, says="cannot be reached by this path now")
         run("read", s.url, text=False)
-        for ana in ({"group": 1, "state": "asleep"}, {"group": 0, "state": "optimized"}, {"group": 33, "state": "optimized"}):
-            error(s.request("POST", "/v1/listeners", {"address": "tcp://127.0.0.1:0", "ana": [ana]}, status=400), "EINVAL", "address", "ANA")
+        for ana, wrong in (({"group": 1, "state": "asleep"}, "state"), ({"group": 0, "state": "optimized"}, "group"), ({"group": 33, "state": "optimized"}, "group")):
+            error(s.request("POST", "/v1/listeners", {"address": "tcp://127.0.0.1:0", "ana": [ana]}, status=400), "EINVAL", f"ana[0].{wrong}", "ANA")
         assert len(s.get("/v1/listeners")["listeners"]) == 2
 
 

@@ -74,7 +74,8 @@ static const struct cmd_option options[] = {
     {OPT_MAX_DEPTH, "max-depth", "N", "entries of an I/O queue at most, default 128"},
     {OPT_SHARED_RECEIVES, "shared-receives", "N",
      "RDMA: receives for all I/O queues together, default 0: own ones"},
-    {OPT_BUFFERS, "buffers", "SIZE", "memory for data on its way, all loops together"},
+    {OPT_BUFFERS, "buffers", "SIZE",
+     "memory for data on its way, all loops together, at least 1M (and 1M a loop)"},
     {OPT_STRICT, "strict", NULL, "fail if an address of --listen isn't there yet, instead of waiting for it"},
     {OPT_NO_HDGST, "no-hdgst", NULL, "--listen: refuse header digests"},
     {OPT_NO_DDGST, "no-ddgst", NULL, "--listen: refuse data digests"},
@@ -225,6 +226,14 @@ static void override(struct config *c, struct config *over, struct config_marks 
         {"mdts", &c->mdts, &over->mdts},          {"capsule", &c->capsule, &over->capsule},
         {"buffers", &c->buffers, &over->buffers},
     };
+    const struct {
+        const char *key;
+        uint32_t **to, **from;
+    } numbers[] = {
+        {"max_queues", &c->max_queues, &over->max_queues},
+        {"max_depth", &c->max_depth, &over->max_depth},
+        {"shared_receives", &c->shared_receives, &over->shared_receives},
+    };
     size_t i;
 
     for (i = 0; i < FL_ARRAY_LEN(texts); i++) {
@@ -232,9 +241,11 @@ static void override(struct config *c, struct config *over, struct config_marks 
             config_mark_typed(marks, texts[i].key);
         replace(texts[i].to, texts[i].from);
     }
-    replace_number(&c->max_queues, &over->max_queues);
-    replace_number(&c->max_depth, &over->max_depth);
-    replace_number(&c->shared_receives, &over->shared_receives);
+    for (i = 0; i < FL_ARRAY_LEN(numbers); i++) {
+        if (*numbers[i].from)
+            config_mark_typed(marks, numbers[i].key);
+        replace_number(numbers[i].to, numbers[i].from);
+    }
 }
 
 static void default_nqn(char *nqn, size_t len)

@@ -169,14 +169,15 @@ static bool change_in_subsystem(struct server *s, struct control_op *op, struct 
 static bool change_listener(struct server *s, struct control_op *op, struct control_reply *reply)
 {
     struct fl_error err = {0};
+    char field[SERVER_FIELD_LEN];
     uint32_t id = 0;
     int rc;
 
     switch (op->kind) {
     case CONTROL_LISTENER_ADD:
-        rc = server_add_listener(s, op->body.listener, &id, &err);
+        rc = server_add_listener(s, op->body.listener, &id, field, &err);
         if (rc < 0)
-            return fail(reply, rc, "address", &err);
+            return fail(reply, rc, field, &err);
         return show(reply, 201,
                     json_pack("{s:I, s:s}", "id", (json_int_t)id, "address", op->body.listener->address));
     case CONTROL_LISTENER_REMOVE:

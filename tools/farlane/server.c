@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "base/uuid.h"
+#include "mem/pool.h"
 
 #define SETTLE_NS (10 * FL_NS_PER_S)
 
@@ -116,10 +117,10 @@ static int start_threads(struct server *s, struct fl_error *err)
 
 /* ---- the target ---- */
 
-static int size_setting(const struct server *s, const char *text, const char *key, uint64_t max,
+static int size_setting(const struct server *s, const char *text, const char *key, uint64_t min, uint64_t max,
                         uint64_t *value, struct fl_error *err)
 {
-    char most[FL_SIZE_TEXT_LEN];
+    char limit[FL_SIZE_TEXT_LEN];
     int rc;
 
     if (!text)
@@ -127,8 +128,42 @@ static int size_setting(const struct server *s, const char *text, const char *ke
     rc = fl_size_parse(text, value, err);
     if (rc == 0 && *value > max)
         rc = fl_error_set(err, -EINVAL, "%s %s is too large: at most %s", key, text,
-                          fl_size_format_exact(max, most));
+                          fl_size_format_exact(max, limit));
+    if (rc == 0 && *value < min)
+        rc = fl_error_set(err, -EINVAL, "%s %s is too small: at least %s", key, text,
+                          fl_size_format_exact(min, limit));
     return rc < 0 ? config_error_at(&s->marks, rc, err, "%s", key) : 0;
+}
+
+/* The limits of a target's options, where 0 stands for the default; who writes 0 wants something else. */
+static int count_settings(const struct server *s, struct fl_target_options *options, struct fl_error *err)
+{
+    const struct config *c = s->config;
+    const struct {
+        const char *key;
+        const uint32_t *count;
+        uint32_t min, max;
+        bool or_none;
+        uint32_t *value;
+    } settings[] = {
+        {"max_queues", c->max_queues, 1, 1024, false, &options->max_queues},
+        {"max_depth", c->max_depth, 2, 1024, false, &options->max_depth},
+        {"shared_receives", c->shared_receives, 8, 16384, true, &options->shared_recv},
+    };
+
+    for (size_t i = 0; i < FL_ARRAY_LEN(settings); i++) {
+        const uint32_t *count = settings[i].count;
+
+        if (!count)
+            continue;
+        if ((*count < settings[i].min && (*count || !settings[i].or_none)) || *count > settings[i].max) {
+            fl_error_set(err, -EINVAL, "%s %u is out of range: %u to %u%s", settings[i].key, *count,
+                         settings[i].min, settings[i].max, settings[i].or_none ? ", or 0 for none" : "");
+            return config_error_at(&s->marks, -EINVAL, err, "%s", settings[i].key);
+        }
+        *settings[i].value = *count;
+    }
+    return 0;
 }
 
 static int create_target(struct server *s, struct fl_error *err)
@@ -138,27 +173,26 @@ static int create_target(struct server *s, struct fl_error *err)
     uint64_t mdts = 0, capsule = UINT64_MAX, buffers = 0;
     int rc;
 
-    rc = size_setting(s, c->mdts, "mdts", 1u << 20, &mdts, err);
+    rc = size_setting(s, c->mdts, "mdts", 0, 1u << 20, &mdts, err);
     if (rc == 0 && c->mdts && (!fl_is_pow2(mdts) || mdts < FL_TARGET_MDTS_MIN)) {
         fl_error_set(err, -EINVAL, "mdts %s: a power of two from 8K to 1M", c->mdts);
         rc = config_error_at(&s->marks, -EINVAL, err, "mdts");
     }
     if (rc == 0)
-        rc = size_setting(s, c->capsule, "capsule", FL_TARGET_CAPSULE_MAX, &capsule, err);
+        rc = size_setting(s, c->capsule, "capsule", 0, FL_TARGET_CAPSULE_MAX, &capsule, err);
     if (rc == 0 && c->capsule && capsule % 16) {
         fl_error_set(err, -EINVAL, "capsule %s: a multiple of 16 bytes", c->capsule);
         rc = config_error_at(&s->marks, -EINVAL, err, "capsule");
     }
     if (rc == 0)
-        rc = size_setting(s, c->buffers, "buffers", UINT64_C(1) << 40, &buffers, err);
+        rc = size_setting(s, c->buffers, "buffers", FL_POOL_MAX_LEN, UINT64_C(1) << 40, &buffers, err);
+    if (rc == 0)
+        rc = count_settings(s, &options, err);
     if (rc < 0)
         return rc;
     options.mdts_len = (uint32_t)mdts;
     options.capsule_len = c->capsule ? (int64_t)capsule : -1;
     options.pool_len = (size_t)(buffers / s->nr_loops);
-    options.max_queues = c->max_queues ? *c->max_queues : 0;
-    options.shared_recv = c->shared_receives ? *c->shared_receives : 0;
-    options.max_depth = c->max_depth ? *c->max_depth : 0;
     return fl_target_create(&options, &s->target, err);
 }
 
@@ -178,9 +212,15 @@ int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace 
 
     if (cfg->nsid)
         options.nsid = *cfg->nsid;
-    if (cfg->nsid && (*cfg->nsid == 0 || *cfg->nsid == UINT32_MAX)) {
+    if (cfg->nsid && (*cfg->nsid == 0 || *cfg->nsid > FL_TARGET_NSID_MAX)) {
         set_field(field, "nsid");
-        return fl_error_set(err, -EINVAL, "nsid %u is not possible: allowed are 1 to 4294967294", *cfg->nsid);
+        return fl_error_set(err, -EINVAL, "nsid %u is not possible: allowed are 1 to %u", *cfg->nsid,
+                            FL_TARGET_NSID_MAX);
+    }
+    if (cfg->ana_group && (*cfg->ana_group == 0 || *cfg->ana_group > FL_TARGET_ANA_GROUPS)) {
+        set_field(field, "ana_group");
+        return fl_error_set(err, -EINVAL, "ANA group %u: groups go from 1 to %u", *cfg->ana_group,
+                            FL_TARGET_ANA_GROUPS);
     }
     if (cfg->ana_group)
         options.ana_group = *cfg->ana_group;
@@ -193,6 +233,14 @@ int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace 
     rc = fl_namespace_add(ss, &options, nsid, err);
     set_field(field, rc == -EEXIST && cfg->nsid ? "nsid" : "spec");
     return rc;
+}
+
+/* What a subsystem's -EINVAL is about. */
+static const char *wrong_part(const struct config_subsystem *cfg)
+{
+    if (fl_nqn_check(cfg->nqn, FL_NQN_FIELD_LEN, NULL) < 0)
+        return "nqn";
+    return cfg->serial && !fl_subsystem_text_ok(cfg->serial, 20) ? "serial" : "model";
 }
 
 int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, char field[SERVER_FIELD_LEN],
@@ -210,6 +258,8 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
 
     set_field(field, "nqn");
     rc = fl_subsystem_add(s->target, &options, &ss, err);
+    if (rc == -EINVAL)
+        set_field(field, wrong_part(cfg));
     for (i = 0; rc == 0 && i < cfg->nr_hosts; i++) {
         snprintf(field, SERVER_FIELD_LEN, "hosts[%u]", i);
         rc = fl_subsystem_host_add(ss, cfg->hosts[i], err);
@@ -224,13 +274,14 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
 }
 
 int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
-                        struct fl_error *err)
+                        char field[SERVER_FIELD_LEN], struct fl_error *err)
 {
     struct fl_listener_spec spec = {0};
     struct server_listener *grown;
     uint32_t i;
     int rc;
 
+    set_field(field, "address");
     rc = fl_listener_spec_parse(cfg->address, &spec, err);
     if (rc < 0)
         return rc;
@@ -247,8 +298,13 @@ int server_add_listener(struct server *s, const struct config_listener *cfg, uin
     rc = fl_target_listen(s->target, &spec, id, err);
     if (rc < 0)
         return rc;
-    for (i = 0; rc == 0 && i < cfg->nr_ana; i++) /* before the first host is let in */
-        rc = fl_target_set_ana(s->target, *id, *cfg->ana[i].group, cfg->ana[i].state, err);
+    for (i = 0; rc == 0 && i < cfg->nr_ana; i++) { /* before the first host is let in */
+        const uint32_t group = *cfg->ana[i].group;
+
+        rc = fl_target_set_ana(s->target, *id, group, cfg->ana[i].state, err);
+        snprintf(field, SERVER_FIELD_LEN, "ana[%u].%s", i,
+                 group && group <= FL_TARGET_ANA_GROUPS ? "state" : "group");
+    }
     if (rc < 0) {
         fl_target_unlisten(s->target, *id, NULL);
         return rc;
@@ -285,9 +341,9 @@ static int add_all(struct server *s, struct fl_error *err)
             return config_error_at(&s->marks, rc, err, "subsystems[%u].%s", i, field);
     }
     for (i = 0; i < c->nr_listeners; i++) {
-        rc = server_add_listener(s, &c->listeners[i], &id, err);
+        rc = server_add_listener(s, &c->listeners[i], &id, field, err);
         if (rc < 0)
-            return config_error_at(&s->marks, rc, err, "listeners[%u].address", i);
+            return config_error_at(&s->marks, rc, err, "listeners[%u].%s", i, field);
     }
     return 0;
 }

@@ -56,7 +56,7 @@ int server_add_subsystem(struct server *s, const struct config_subsystem *cfg, c
 int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace *cfg, uint32_t *nsid,
                          char field[SERVER_FIELD_LEN], struct fl_error *err);
 int server_add_listener(struct server *s, const struct config_listener *cfg, uint32_t *id,
-                        struct fl_error *err);
+                        char field[SERVER_FIELD_LEN], struct fl_error *err);
 int server_remove_listener(struct server *s, uint32_t id, struct fl_error *err);
 
 /* What runs now, as a configuration that can be loaded again. */
