@@ -69,6 +69,7 @@ struct fl_device_info {
     char path_why[512];        /* why it is no better one, as far as there is more to say than its name; else "". Of a file: how it is read: "direct, io_uring" */
     char rdma_device[64];      /* "mlx5_0", "farlane0"; "": none is used */
     bool path_settling;        /* a better path is being set up: ask again in some milliseconds */
+    int reason_code;           /* negative errno of that reason: -EACCES when the target does not allow this host any more; 0 while it is live */
     int target_pid;            /* RDMA: the target, where it is a process of this host that the RNIC knows; else 0 */
 };
 

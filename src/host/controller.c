@@ -87,6 +87,7 @@ static void note_reason(struct fl_remote *r)
 {
     pthread_mutex_lock(&r->lock);
     memcpy(r->reason, r->err.text, sizeof(r->reason));
+    r->reason_code = r->err.code;
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -242,6 +243,7 @@ static void went_live(struct fl_remote *r)
     r->taken = taken;
     r->state = FL_REMOTE_LIVE;
     r->reason[0] = '\0';
+    r->reason_code = 0;
     __atomic_store_n(&r->base.len, r->facts.len, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&r->lock);
     if (opening) {

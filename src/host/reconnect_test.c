@@ -86,7 +86,7 @@ static uint32_t wait_for_state(struct fl_device *dev, const char *state)
     }
 }
 
-static void check_lost_for(struct fl_device *dev, struct fl_queue *q, const char *why)
+static void check_lost_for(struct fl_device *dev, struct fl_queue *q, const char *why, int code)
 {
     struct fl_device_info info;
     struct fl_error err = {0};
@@ -95,6 +95,7 @@ static void check_lost_for(struct fl_device *dev, struct fl_queue *q, const char
 
     fl_device_info(dev, &info);
     assert_non_null(strstr(info.reason, why));
+    assert_int_equal(info.reason_code, code);
     assert_int_equal(fl_read(q, buf, 0, 512, &err), -ENODEV);
     assert_non_null(strstr(err.text, why));
     fl_error_clear(&err);
@@ -110,10 +111,11 @@ static void refusal_for_good_ends_it_at_once(void **state)
         int status;
         uint32_t dw0;
         const char *text;
+        int code;
     } cases[] = {
         {FL_NVME_SC_CONNECT_INVALID_HOST | FL_NVME_DNR, 0,
-         "does not allow this host, nqn.2026-01.org.example:host"},
-        {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 0x10100, "has no subsystem " FAKE_NQN},
+         "does not allow this host, nqn.2026-01.org.example:host", -EACCES},
+        {FL_NVME_SC_CONNECT_INVALID_PARAM | FL_NVME_DNR, 0x10100, "has no subsystem " FAKE_NQN, -ENOENT},
     };
 
     for (uint32_t i = 0; i < FL_ARRAY_LEN(cases); i++) {
@@ -131,7 +133,7 @@ static void refusal_for_good_ends_it_at_once(void **state)
         assert_int_equal(fake_get(f->nr_accepted), before + 1);
         assert_int_equal(count_messages("given up as lost: the target refuses to take this host back"), 1);
         assert_int_equal(count_messages(cases[i].text), 1);
-        check_lost_for(dev, q, cases[i].text);
+        check_lost_for(dev, q, cases[i].text, cases[i].code);
         fl_queue_destroy(q);
         fl_device_close(dev);
         fake_end(f);
@@ -156,6 +158,7 @@ static void refusal_that_may_pass_is_tried_again(void **state)
     wait_for_state(dev, "live");
     fl_device_info(dev, &info);
     assert_string_equal(info.reason, "");
+    assert_int_equal(info.reason_code, 0);
     fl_device_close(dev);
     fake_end(f);
 }
@@ -207,7 +210,7 @@ static void case_H3_loss_time_bounds_an_attempt(void **state)
         fake_cut(f);
         ms = wait_for_state(dev, "lost");
         assert_in_range(ms, 400, 6000);
-        check_lost_for(dev, q, "no answer to");
+        check_lost_for(dev, q, "no answer to", -ETIMEDOUT);
         fake_set(f->admin_delay_ms, 0);
         fl_queue_destroy(q);
         fl_device_close(dev);

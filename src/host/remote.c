@@ -307,6 +307,7 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     memcpy(info->uuid, f->uuid, sizeof(info->uuid));
     state_text(r, info->state, sizeof(info->state));
     memcpy(info->reason, r->reason, sizeof(info->reason));
+    info->reason_code = r->reason_code;
     taken = r->taken;
     fl_taken_again(&taken);
     fl_remote_queues_taken(r, &taken);

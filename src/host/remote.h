@@ -134,6 +134,7 @@ struct fl_remote {
     uint32_t attempt;
     uint64_t next_attempt_ns;
     char reason[sizeof(((struct fl_error *)0)->text)]; /* why it is down or lost */
+    int reason_code;                                   /* its errno */
     struct fl_taken taken;                             /* by which way its bytes go */
     uint32_t loss_epoch; /* a queue of this epoch broke; loss_msg is on its way */
     bool loss_posted;

@@ -150,8 +150,8 @@ def test_a15_removed_host():
 def test_host_that_is_refused_for_good_gives_up_at_once():
     """It said nothing for ten minutes before: now what, who, and what to do."""
     with Serve("--ns", "ram:16M", "--nqn", NQN, "--host", HOST) as s:
-        for command, says in ((["host", "rm", HOST], [f"does not allow this host, {HOST}, to use {NQN}", "let it be allowed there"]),
-                              (["subsystem", "rm", NQN], [f"has no subsystem {NQN}", "farlane discover nvme+tcp://127.0.0.1:"])):
+        for command, status, says in ((["host", "rm", HOST], DENIED, [f"does not allow this host, {HOST}, to use {NQN}", "let it be allowed there"]),
+                                      (["subsystem", "rm", NQN], NOT_FOUND, [f"has no subsystem {NQN}", "farlane discover nvme+tcp://127.0.0.1:"])):
             for job in (["bench", s.url, "--seconds", "600", "--depth", "4", "--wait", "sleep", "--ramp", "0"],
                         ["read", s.url]):
                 if not s.get("/v1/hosts")["hosts"]:
@@ -163,7 +163,7 @@ def test_host_that_is_refused_for_good_gives_up_at_once():
                 start = time.monotonic()
                 s.ctl(*command)
                 said = p.communicate(timeout=PATIENCE)[1].decode()
-                assert p.returncode == NOT_FOUND and time.monotonic() - start < PATIENCE, (job, p.returncode, said)
+                assert p.returncode == status and time.monotonic() - start < PATIENCE, (job, p.returncode, said)
                 assert "given up as lost: the target refuses to take this host back" in said, (job, said)
                 for words in says:
                     assert words in said.splitlines()[-1], (job, words, said)

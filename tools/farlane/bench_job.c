@@ -362,7 +362,7 @@ static int prepare(struct bench_job *j)
     }
     rc = fl_queue_create(b->dev, b->queue_depth, &j->queue, &err);
     if (rc < 0)
-        bench_fail(b, rc, &err, "no queue");
+        bench_fail(b, device_lost_code(b->dev, rc), &err, "no queue");
     return rc;
 }
 

@@ -182,17 +182,36 @@ void endpoint_stream(struct endpoint *e, int fd, const char *name)
     e->len = UINT64_MAX;
 }
 
+int device_lost_code(struct fl_device *dev, int code)
+{
+    struct fl_device_info now;
+
+    if (code != -ENODEV && code != -ENOLINK)
+        return code;
+    fl_device_info(dev, &now);
+    switch (now.reason_code) {
+    case -EACCES:
+    case -EPERM:
+    case -ENOENT:
+        return now.reason_code;
+    default:
+        return now.reason_code ? -ETIMEDOUT : code;
+    }
+}
+
 int device_io_error(struct fl_device *dev, const struct fl_device_info *info, const char *what, int code,
                     uint16_t nvme_status, struct fl_error *err)
 {
     char cause[FL_STATUS_TEXT_LEN];
     struct fl_device_info now;
+    const int result = code;
 
     fl_device_info(dev, &now);
     if ((code == -EINVAL || code == -ERANGE) && now.len < info->len)
         return fl_error_set(err, -EIO, "%s %s: it has shrunk from %" PRIu64 " to %" PRIu64 " bytes meanwhile",
                             what, info->url, info->len, now.len);
-    fl_error_set(err, code, "%s %s: %s%s%s", what, info->url, fl_io_result_text(code, nvme_status, cause),
+    code = device_lost_code(dev, code);
+    fl_error_set(err, code, "%s %s: %s%s%s", what, info->url, fl_io_result_text(result, nvme_status, cause),
                  *now.reason ? ": " : "", now.reason);
     return code == -EINVAL || code == -ERANGE ? -EIO : code;
 }
@@ -228,7 +247,7 @@ int endpoint_read_block(struct endpoint *e, uint64_t off, void *block, struct fl
     if (!e->aside) {
         rc = fl_queue_create(e->dev, 2, &e->aside, err);
         if (rc < 0)
-            return rc;
+            return device_lost_code(e->dev, rc);
     }
-    return fl_read(e->aside, block, off, e->block_len, err);
+    return device_lost_code(e->dev, fl_read(e->aside, block, off, e->block_len, err));
 }

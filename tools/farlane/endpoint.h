@@ -60,6 +60,9 @@ int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_er
 /* Makes the file, or takes what is there if `overwrite`. Block devices are written in place. */
 int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err);
 void endpoint_stream(struct endpoint *e, int fd, const char *name);
+/* `code` of a queue or an I/O of dev. Where that is that its target is away (-ENOLINK) or was given up
+ * (-ENODEV): why, so that -EACCES and -ENOENT stay what they are when connecting; else -ETIMEDOUT. */
+int device_lost_code(struct fl_device *dev, int code);
 /* What an I/O failed of, with what is known of the device by now: info is what it was when it was opened.
  * Returns the error's code, never -EINVAL or -ERANGE: nobody gave a wrong value. */
 int device_io_error(struct fl_device *dev, const struct fl_device_info *info, const char *what, int code,
