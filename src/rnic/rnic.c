@@ -391,10 +391,12 @@ void fl_rnic_deliver(void *arg, const struct fl_port_packet *packet)
         rnic->stats.nr_unknown_qpn++;
 }
 
+/* Each once at most, whatever it says afterwards: with the RNIC's lock held nothing may go on for ever. */
 static void tick_due(struct fl_rnic *rnic)
 {
     struct fl_timer *timer;
-    while ((timer = fl_timer_heap_first(&rnic->timers)) && timer->deadline_ns <= rnic->now) {
+    for (uint32_t n = rnic->timers.nr;
+         n && (timer = fl_timer_heap_first(&rnic->timers)) && timer->deadline_ns <= rnic->now; n--) {
         struct fl_qp *qp = FL_CONTAINER_OF(timer, struct fl_qp, timer);
         fl_timer_heap_remove(&rnic->timers, timer);
         if (fl_roce_qp_deadline(&qp->roce) <= rnic->now) {

@@ -321,6 +321,8 @@ uint64_t fl_roce_qp_deadline(const struct fl_roce_qp *qp)
 
 void fl_roce_qp_tick(struct fl_roce_qp *qp, uint64_t now)
 {
+    if (qp->cc.next_at <= now)
+        qp->held = false; /* fl_roce_qp_tx() is to be asked, and says anew */
     if (qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD)
         fl_roce_requester_tick(qp, now);
 }
