@@ -67,9 +67,10 @@ static int cannot_open(const struct fl_file *file, int rc, struct fl_error *err)
     case -EBUSY:
         return fl_error_set(
             err, rc,
-            "file: the device \"%s\" is in use (mounted, or part of a volume); unmount it, or open it "
-            "for reading with ro=1",
-            file->path);
+            "file: the device \"%s\" is in use (mounted, part of a volume, or had by a program that keeps "
+            "others out: \"lsblk %s\" and \"fuser -v %s\" tell which); end that, or open it for reading "
+            "with ro=1",
+            file->path, file->path, file->path);
     case -EISDIR:
         return fl_error_set(err, rc, "file: \"%s\" is a directory; name a file or a block device",
                             file->path);
@@ -101,23 +102,12 @@ static int open_path(struct fl_file *file, const struct fl_url *url)
     return fd < 0 ? -errno : fd;
 }
 
-/* A block device that is mounted must not be written behind the file system's back: the kernel refuses it
- * with O_EXCL. */
-static int claim_device(struct fl_file *file)
-{
-    int fd = open(file->path, O_RDWR | O_EXCL | O_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    close(file->fd);
-    file->fd = fd;
-    return 0;
-}
-
 static void destroy(struct fl_file *file)
 {
     fl_file_pool_destroy(file->pool);
     fl_file_state_close(file);
+    if (file->claim >= 0)
+        close(file->claim);
     if (file->zeroes)
         munmap((void *)file->zeroes, FL_FILE_ZERO_LEN);
     if (file->fd >= 0) {
@@ -145,15 +135,15 @@ static int set_up(struct fl_file *file, const struct fl_url *url, struct fl_erro
     if (file->is_block && url->size)
         return fl_error_set(
             err, -EINVAL, "file: \"%s\" is a block device and has its own size; leave size= out", file->path);
-    if (file->is_block && !file->base.read_only && url->lock != FL_URL_OFF) {
-        rc = claim_device(file);
-        if (rc)
-            return cannot_open(file, rc, err);
-    }
     if (url->lock != FL_URL_OFF) {
         rc = fl_file_lock(file->fd, file->path, file->base.read_only, err);
         if (rc)
             return rc;
+        if (file->is_block && !file->base.read_only) {
+            file->claim = fl_file_claim(file->path);
+            if (file->claim < 0)
+                return cannot_open(file, file->claim, err);
+        }
     }
     rc = fl_file_settle_len(file, url, err);
     if (rc)
@@ -180,6 +170,7 @@ static int open_file(const struct fl_url *url, struct fl_backend **out, struct f
     pthread_mutex_init(&file->lock, NULL);
     snprintf(file->path, sizeof(file->path), "%s", url->path);
     file->prealloc = url->prealloc;
+    file->claim = -1;
     file->fd = open_path(file, url);
     rc = file->fd < 0 ? cannot_open(file, file->fd, err) : set_up(file, url, err);
     if (rc) {

@@ -28,6 +28,7 @@ struct fl_file {
     char path[FL_URL_PATH_LEN];
     int fd; /* holds the lock; each channel has a description of its own, so that each learns of write errors
              */
+    int claim; /* of a device that is written, see fl_file_claim; no ring refers to it */
     bool is_block, created, prealloc, direct;
     uint32_t mem_align, off_align; /* direct: of the addresses, of the offsets and lengths */
     unsigned can;                  /* FL_FILE_CAN_*, relaxed atomics */

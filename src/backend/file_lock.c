@@ -2,6 +2,7 @@
 #include "backend/file_lock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,9 +58,15 @@ static void name_of(int pid, char name[32])
     fclose(f);
 }
 
-int fl_file_lock(int fd, const char *path, bool shared, struct fl_error *err)
+static void pause_a_little(void)
 {
     const struct timespec pause = {.tv_nsec = TRY_MS * 1000000L};
+
+    nanosleep(&pause, NULL);
+}
+
+int fl_file_lock(int fd, const char *path, bool shared, struct fl_error *err)
+{
     char name[32];
     int pid;
 
@@ -71,7 +78,7 @@ int fl_file_lock(int fd, const char *path, bool shared, struct fl_error *err)
                                 strerror(errno));
         if (holder(fd) == getpid())
             break; /* that is no passing state */
-        nanosleep(&pause, NULL);
+        pause_a_little();
     }
     pid = holder(fd);
     if (pid == getpid())
@@ -90,4 +97,18 @@ int fl_file_lock(int fd, const char *path, bool shared, struct fl_error *err)
         "file: \"%s\" is in use by another process (not visible here); stop that first, or read it "
         "along with it (ro=1,lock=0)",
         path);
+}
+
+int fl_file_claim(const char *path)
+{
+    for (int i = 0; i < NR_TRIES; i++) {
+        int fd = open(path, O_RDWR | O_EXCL | O_CLOEXEC);
+
+        if (fd >= 0)
+            return fd;
+        if (errno != EBUSY && errno != EINTR)
+            return -errno;
+        pause_a_little();
+    }
+    return -EBUSY;
 }

@@ -14,4 +14,11 @@
  */
 int fl_file_lock(int fd, const char *path, bool shared, struct fl_error *err);
 
+/*
+ * A block device that is mounted must not be written behind the file system's back: the kernel refuses it
+ * with O_EXCL. A descriptor that keeps others out until it is closed, or negative errno. Comes after the
+ * lock, which tells other servers of the device by name; waits as long as that.
+ */
+int fl_file_claim(const char *path);
+
 #endif

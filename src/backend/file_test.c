@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -366,6 +367,88 @@ static void block_device(unsigned sector_len, const char *options, bool direct)
     assert_int_equal(system(command), 0);
 }
 
+/* A process that has the device open and I/O of it under way, until it is killed. */
+static pid_t serve_elsewhere(const char *spec)
+{
+    struct fl_error err = {0};
+    struct bed bed;
+    int go[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(go), 0);
+    pid = fork();
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (open_spec(&bed.backend, &err, "%s", spec))
+            _exit(1);
+        bed_open_chan(&bed);
+        if (run(&bed, FL_BIO_WRITE, 0, bed.buf, 0, BED_LEN) || write(go[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            run(&bed, FL_BIO_WRITE, 0, bed.buf, 0, BED_LEN);
+    }
+    close(go[1]);
+    assert_int_equal(read(go[0], &byte, 1), 1);
+    close(go[0]);
+    return pid;
+}
+
+static void expect_busy(const char *spec, const char *text)
+{
+    struct fl_backend *backend;
+    struct fl_error err = {0};
+
+    assert_int_equal(open_spec(&backend, &err, "%s", spec), -EBUSY);
+    if (!strstr(err.text, text))
+        fail_msg("\"%s\" does not tell \"%s\"", err.text, text);
+}
+
+/* Who has it is named; when that one ends, it is free. */
+static void one_server_a_device(void **state)
+{
+    char device[64], command[128], spec[128], pid_text[32];
+    struct fl_error err = {0};
+    struct fl_backend *backend;
+    struct bed bed;
+    int fd;
+
+    if (!attach("shared", 512, device)) {
+        print_message("no loop device may be had here: block devices are not tested\n");
+        return;
+    }
+    snprintf(spec, sizeof(spec), "file:%s", device);
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = serve_elsewhere(spec);
+
+        if (!i) {
+            snprintf(pid_text, sizeof(pid_text), "by process %d (", (int)pid);
+            expect_busy(spec, pid_text);
+        }
+        kill(pid, SIGKILL);
+        if (i == 1) /* both: a holder that is still leaving, and one that has left */
+            waitpid(pid, NULL, 0);
+        if (open_spec(&backend, &err, "%s", spec))
+            fail_msg("after its server was killed: %s", err.text);
+        fl_backend_close(backend);
+        waitpid(pid, NULL, 0);
+    }
+    for (int i = 0; i < 3; i++) { /* in one process */
+        if (open_spec(&bed.backend, &err, "%s", spec))
+            fail_msg("after it was closed here: %s", err.text);
+        expect_busy(spec, "in this process");
+        bed_open_chan(&bed);
+        assert_int_equal(run(&bed, FL_BIO_WRITE, 0, bed.buf, 0, BED_LEN), 0);
+        bed_teardown(&bed);
+    }
+    fd = open(device, O_RDWR | O_EXCL | O_CLOEXEC); /* as a mount has it: no lock that tells a process */
+    assert_true(fd >= 0);
+    expect_busy(spec, "mounted, part of a volume");
+    close(fd);
+    snprintf(command, sizeof(command), "losetup -d %s", device);
+    assert_int_equal(system(command), 0);
+}
+
 static void block_devices(void **state)
 {
     block_device(512, "", true);
@@ -423,5 +506,6 @@ int main(void)
                    cmocka_unit_test(over_the_limit_of_the_process), cmocka_unit_test(full_medium),
                    cmocka_unit_test(one_server_a_file), cmocka_unit_test(identity_is_stable),
                    cmocka_unit_test(state_is_kept), cmocka_unit_test(state_survives_kills),
-                   cmocka_unit_test(block_devices), cmocka_unit_test(file_that_goes_is_seen));
+                   cmocka_unit_test(block_devices), cmocka_unit_test(one_server_a_device),
+                   cmocka_unit_test(file_that_goes_is_seen));
 }
