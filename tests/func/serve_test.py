@@ -209,6 +209,26 @@ def test_one_control_socket_one_server():
         pass
 
 
+def test_who_may_connect():
+    """Said for the subsystems that it is true of."""
+    nqn = lambda name: f"nqn.2026-01.org.example:{name}"
+    for opened, closed, says in (("a", "", "Any host may connect;"), ("a", "b", f"Any host may connect to {nqn('a')}; the others"),
+                                 ("ac", "b", f"Any host may connect to {nqn('a')} and 1 more; the others"), ("", "b", None)):
+        subsystems = [f"{{nqn: '{nqn(c)}', namespaces: [{{spec: 'ram:1M'}}]}}" for c in opened]
+        subsystems += [f"{{nqn: '{nqn(c)}', hosts: ['{nqn('me')}'], namespaces: [{{spec: 'ram:1M'}}]}}" for c in closed]
+        pathlib.Path("who.yaml").write_text(f"subsystems: [{', '.join(subsystems)}]\n")
+        p = subprocess.Popen([EXE, "serve", "-c", "who.yaml", "--control", "none", "--listen", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        said = ""
+        while "Ready." not in said:
+            line = p.stdout.readline()
+            assert line, said
+            said += line
+        p.terminate()
+        assert p.wait(PATIENCE) == 0
+        p.stdout.close()
+        assert says in said if says else "Any host" not in said, said
+
+
 def default_control_socket(name):
     os.mkdir("run", 0o700)
     env = dict(os.environ, XDG_RUNTIME_DIR=os.path.abspath("run"), FARLANE_CONTROL=os.path.abspath("run/" + name))

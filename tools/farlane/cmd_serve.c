@@ -452,29 +452,30 @@ static int start_http(struct server *s, struct serve_http *h, struct fl_error *e
     return rc < 0 ? config_error_at(&s->marks, rc, err, "metrics") : 0;
 }
 
-static bool allows_any(const struct config *c)
+static void count_open(const struct config *c, struct serve_ways *ways)
 {
     uint32_t i;
 
     for (i = 0; i < c->nr_subsystems; i++) {
         const struct config_subsystem *ss = &c->subsystems[i];
 
-        if (ss->allow_any_host ? *ss->allow_any_host : ss->nr_hosts == 0)
-            return true;
+        if (!(ss->allow_any_host ? *ss->allow_any_host : ss->nr_hosts == 0))
+            ways->nr_closed++;
+        else if (ways->nr_open++ == 0)
+            ways->open_nqn = ss->nqn;
     }
-    return false;
 }
 
 static void show(struct server *s, const struct serve_args *a, const struct serve_http *h)
 {
-    const struct serve_ways ways = {
+    struct serve_ways ways = {
         .control = h->control ? h->path : NULL,
         .metrics_url = h->metrics ? h->url : NULL,
-        .any_host = allows_any(s->config),
     };
     json_t *json;
     char *text;
 
+    count_open(s->config, &ways);
     if (!a->json) {
         serve_show(s, &ways);
     } else {

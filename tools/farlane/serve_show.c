@@ -164,8 +164,14 @@ void serve_show(struct server *s, const struct serve_ways *ways)
         printf("Reachable from this machine only; --listen %s://0.0.0.0 or --listen %s://[::] serves the "
                "network.\n",
                reach->nr ? reach->transport[0] : "tcp", reach->nr ? reach->transport[0] : "tcp");
-    if (ways->any_host)
+    if (ways->nr_open && !ways->nr_closed)
         printf("Any host may connect; --host NQN lets in only the hosts that are named.\n");
+    else if (ways->nr_open == 1)
+        printf("Any host may connect to %s; the others let in only the hosts that are named.\n",
+               ways->open_nqn);
+    else if (ways->nr_open)
+        printf("Any host may connect to %s and %u more; the others let in only the hosts that are named.\n",
+               ways->open_nqn, ways->nr_open - 1);
     if (ways->control)
         printf("Control: %s (farlane ctl status)\n", ways->control);
     if (ways->metrics_url)

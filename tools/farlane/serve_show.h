@@ -10,7 +10,10 @@
 struct serve_ways {          /* beside the listeners */
     const char *control;     /* NULL: off */
     const char *metrics_url; /* NULL: off */
-    bool any_host;
+    /* Subsystems that let in any host, the first of them, and those that only let in the hosts that are
+     * named. */
+    uint32_t nr_open, nr_closed;
+    const char *open_nqn;
 };
 
 void serve_show(struct server *s, const struct serve_ways *ways);
