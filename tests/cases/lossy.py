@@ -88,6 +88,11 @@ class Network:
         os.waitpid(self.pid, 0)
 
 
+def late_copies(chance, share=0.1, delay=0.02):
+    """A rule: nothing is lost, and that share of the packets comes once more, long after it was answered."""
+    return lambda packet, from_host: [0, delay] if chance.random() < share else [0]
+
+
 class Wire:
     """rule(packet, from_host) says what happens to one: a list of delays in seconds, one for each copy that arrives; [] loses it."""
 

@@ -134,6 +134,22 @@ def case_V7_lossy_wire(wire):
     assert wire.nr_lost > 10, wire.nr_lost
 
 
+@with_wire
+def case_late_copies(wire):
+    """One packet in ten comes once more 20 ms later, when the memory it is about has been closed: nothing fails."""
+    wire.rule = lossy.late_copies(random.Random(7))
+    done = host(wire, "bench", url(wire), "--json", "--verify", "--destroy-data", "--rw", "randrw:50", "--bs", "64k", "--depth", 4,
+                "--seconds", 2, "--ramp", 0.1, timeout=120)
+    assert done.returncode == 0, done
+    assert b"lost" not in done.stderr, done.stderr
+    for _ in range(5):
+        for job in (("write", url(wire)), ("read", url(wire), "--length", "64k", "-f")):
+            done = subprocess.run([*wire.host.prefix(), EXE, *job], input=b"x" * 40000, capture_output=True, timeout=PATIENCE)
+            assert done.returncode == 0, done.stderr
+            assert b"lost" not in done.stderr, done.stderr
+    assert wire.nr_lost == 0, wire.nr_lost
+
+
 if not lossy.allowed():
     print("no networks of our own here")
     sys.exit(77)

@@ -11,7 +11,7 @@
 
 #include "rnic/sim/sim.h"
 
-#define NR_FAULTS 14
+#define NR_FAULTS 15
 extern int fl_roce_fault;
 
 static struct world world;

@@ -74,6 +74,22 @@ static bool put_read(struct fl_roce_qp *qp, struct fl_roce_tx *tx, const struct 
     return true;
 }
 
+/*
+ * All of it was answered once, and it was asked for again. Mostly the answers have come, and the owner has
+ * closed the memory because of that: a late copy of the request finds no access, and must not end the
+ * connection. Who lacks an answer asks until its retries are used up.
+ */
+static bool may_be_late(const struct fl_roce_rd *rd)
+{
+    return rd->whole && !FAULT(15);
+}
+
+static void again_done(struct fl_roce_selective *sel)
+{
+    sel->again_head = (sel->again_head + 1) % FL_ROCE_AGAIN_MAX;
+    sel->nr_again--;
+}
+
 /* What the peer asked for again, in the order in which it asked. 1: a packet, 0: nothing, -1: no access to
  * *psn. */
 static int put_again(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t *psn)
@@ -84,14 +100,13 @@ static int put_again(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t *psn
         const struct fl_roce_rd *rd = fl_roce_rd_find(qp, again->psn, FL_ROCE_RD_READ);
         uint32_t i = rd ? fl_psn_add(again->psn, -rd->first_psn) : 0;
         *psn = again->psn;
-        if (rd && !put_read(qp, tx, rd, i, again->start, i + again->nr))
+        bool opens = rd && put_read(qp, tx, rd, i, again->start, i + again->nr);
+        if (rd && !opens && !may_be_late(rd))
             return -1;
         again->psn = fl_psn_add(again->psn, 1);
-        if (!rd || !--again->nr) { /* none: its answers have come meanwhile */
-            sel->again_head = (sel->again_head + 1) % FL_ROCE_AGAIN_MAX;
-            sel->nr_again--;
-        }
-        if (!rd)
+        if (!opens || !--again->nr) /* none: its answers have come meanwhile */
+            again_done(sel);
+        if (!opens)
             continue;
         tx->path = fl_roce_path_of(qp, sel->answer_turn);
         return 1;
@@ -99,17 +114,29 @@ static int put_again(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t *psn
     return 0;
 }
 
-/* The next answer to the oldest READ or atomic that waits. 1: a packet, -1: no access to *psn. */
-static int put_pending(struct fl_roce_qp *qp, struct fl_roce_tx *tx, struct fl_roce_rd *rd, uint32_t *psn)
+/* The next answer to the oldest READ or atomic that waits. 1: a packet, 0: none waits any more, -1: no access
+ * to *psn. */
+static int put_pending(struct fl_roce_qp *qp, struct fl_roce_tx *tx, uint32_t *psn)
 {
     struct fl_roce_responder *resp = &qp->resp;
-    *psn = fl_psn_add(rd->first_psn, rd->next);
-    if (rd->kind == FL_ROCE_RD_ATOMIC)
-        put_atomic(qp, tx, rd);
-    else if (!put_read(qp, tx, rd, rd->next, rd->start, rd->end))
-        return -1;
+    struct fl_roce_rd *rd;
+    for (;; fl_roce_rd_answered(qp)) {
+        rd = fl_roce_rd_pending(qp);
+        if (!rd)
+            return 0;
+        *psn = fl_psn_add(rd->first_psn, rd->next);
+        if (rd->kind == FL_ROCE_RD_ATOMIC) {
+            put_atomic(qp, tx, rd);
+            break;
+        }
+        if (put_read(qp, tx, rd, rd->next, rd->start, rd->end))
+            break;
+        if (!may_be_late(rd))
+            return -1;
+    }
     tx->path = fl_roce_path_of(qp, *psn);
     rd->next++;
+    rd->whole = rd->whole || rd->next == rd->nr_psn;
     if (rd->kind != FL_ROCE_RD_READ || rd->next == rd->end)
         fl_roce_rd_answered(qp);
     if (resp->ack_pending && fl_psn_diff(*psn, resp->ack_psn) >= 0) {
@@ -162,7 +189,7 @@ bool fl_roce_respond_next(struct fl_roce_qp *qp, struct fl_roce_tx *tx, bool ope
         return true;
     }
     if (!r && rd)
-        r = put_pending(qp, tx, rd, &psn);
+        r = put_pending(qp, tx, &psn);
     if (r > 0)
         return true;
     if (r < 0) {

@@ -228,6 +228,7 @@ struct fl_roce_rd {
     uint8_t kind;
     bool pending; /* responses are still to be sent */
     bool replay;  /* they were sent before */
+    bool whole;   /* READ: each of them was sent once */
     uint32_t first_psn, nr_psn;
     uint32_t next;  /* READ: index of the next response */
     uint32_t start; /* index of the first response to this request: that one is called first or only */

@@ -142,6 +142,15 @@ static void schedule(struct world *w, struct packet packet)
     push(w, packet);
 }
 
+/* A copy for itself, perhaps long after the answer */
+static void schedule_late(struct world *w, struct packet packet)
+{
+    packet.at = w->now + w->latency + sim_draw(w) % (200 * w->latency);
+    packet.order = w->order++;
+    w->nr_late++;
+    push(w, packet);
+}
+
 static struct packet copy_of(struct world *w, const struct packet *packet)
 {
     struct packet copy = *packet;
@@ -185,7 +194,7 @@ void net_send(struct side *from, const struct fl_roce_tx *tx)
     w->nr_marked += p.ce;
     if (chance(w, w->repeat)) {
         w->nr_repeated++;
-        schedule(w, copy_of(w, &p));
+        (below(w, 3) ? schedule : schedule_late)(w, copy_of(w, &p));
     }
     if (chance(w, w->corrupt)) {
         w->nr_corrupted++;

@@ -47,10 +47,28 @@ static int op_local(struct fl_roce_qp *qp, uint32_t lkey, uint64_t addr, uint32_
     return open_range(side_of(qp), lkey, addr, len, ptr);
 }
 
+/* What the peer READs is open to it until that is complete, as programs do who close memory with each request.
+ */
+static bool is_closed(const struct side *s, uint64_t addr, uint32_t len)
+{
+    const struct side *peer = s->peer;
+    for (int i = peer->nr_done; i < peer->nr_posted; i++) {
+        const struct msg *m = &peer->msgs[i];
+        if (m->opcode == IBV_WR_RDMA_READ && addr >= IOVA + m->src && addr + len <= IOVA + m->src + m->len)
+            return false;
+    }
+    return true;
+}
+
 static int op_remote(struct fl_roce_qp *qp, uint32_t rkey, uint64_t addr, uint32_t len, int access,
                      void **ptr)
 {
-    return open_range(side_of(qp), rkey ^ 0xff, addr, len, ptr);
+    struct side *s = side_of(qp);
+    if (access == IBV_ACCESS_REMOTE_READ && is_closed(s, addr, len)) {
+        s->nr_closed++;
+        return -EACCES;
+    }
+    return open_range(s, rkey ^ 0xff, addr, len, ptr);
 }
 
 static int op_invalidate(struct fl_roce_qp *qp, uint32_t rkey, bool from_peer)

@@ -55,6 +55,7 @@ struct side {
     int nr_recv_posted, nr_recv_want; /* receives posted so far, and how many the peer's messages take */
     int nr_received, next_received;   /* completions, and the peer's message to be looked at next */
     int nr_invalidated, nr_local_invalidated;
+    uint64_t nr_closed; /* READs that came when the memory was closed already */
     uint64_t expect_original;  /* what the next atomic of ours must find */
     enum ibv_wc_status failed; /* first that was not success */
     int failed_at, nr_flushed;
@@ -95,6 +96,7 @@ struct world {
     FILE *trace; /* every packet and completion is told there; NULL: nowhere */
     FILE *pcap;  /* every packet sent goes there, too; NULL: nowhere */
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused, nr_events;
+    uint64_t nr_late; /* repeated, by much */
     uint64_t nr_resent, nr_probes, nr_held, nr_no_room;
     jmp_buf broken;
     char why[256];
@@ -144,6 +146,7 @@ int sim_run(struct world *w, uint64_t seed, FILE *trace, FILE *pcap);
 struct sim_totals {
     uint64_t nr_seeds, nr_of[NR_SCENARIOS];
     uint64_t nr_packets, nr_dropped, nr_repeated, nr_reordered, nr_corrupted, nr_marked, nr_paused;
+    uint64_t nr_late, nr_closed;
     uint64_t nr_selective, nr_sprayed, nr_resent, nr_probes, nr_held, nr_no_room; /* the first two: seeds */
 };
 const char *sim_scenario_name(enum scenario scenario);
