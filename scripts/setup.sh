@@ -6,9 +6,9 @@ set -u
 build=(gcc libc6-dev meson ninja-build pkg-config
     libcyaml-dev libibverbs-dev libisal-dev libjansson-dev libmicrohttpd-dev librdmacm-dev libssl-dev liburing-dev libyaml-dev)
 test=(bubblewrap clang llvm libclang-rt-14-dev g++ libcmocka-dev valgrind
-    curl fio ibverbs-utils iproute2 libfabric-bin libopenmpi-dev nbdkit nvme-cli openmpi-bin perftest procps qperf
-    rdmacm-utils tshark ucx-utils util-linux)
-judges=(busybox-static ceph-common ceph-mon ceph-osd cpio e2fsprogs fio iproute2 jq kmod nvme-cli python3-pyverbs qemu-system-x86 tcpdump tshark
+    curl fio ibverbs-utils iproute2 libfabric-bin libopenmpi-dev nbdkit nvme-cli openmpi-bin perftest procps python3-pyverbs qperf
+    rdmacm-utils tcpdump tshark ucx-utils util-linux)
+judges=(busybox-static ceph-common ceph-mon ceph-osd cpio e2fsprogs fio iproute2 jq kmod nvme-cli qemu-system-x86 tshark
     util-linux xz-utils)
 
 wanted=()

@@ -7,7 +7,8 @@
 #   check  of the sources and of what was built; with unit, as it is quick
 #   func   starts processes                           gcc, asan
 #   tsan   has two threads (give it unit or func too) tsan
-#   interop  the foreign judges, in QEMU              judges (make judges; not a step by default)
+#   foreign  judges that need no kernel of their own  gcc, judges
+#   interop  all the foreign judges, in QEMU              judges (make judges; not a step by default)
 # A test that exits with 77 is skipped: counted, shown, and a failure in CI.
 # tests/fuzz/run.sh SECONDS BUILD_DIR runs the fuzzers; it may write "pass NAME", "fail NAME" or "skip NAME" lines
 # to the file $FL_RESULTS, else it counts as one result.
@@ -59,7 +60,7 @@ suites() {
 }
 
 step_gcc() {
-    build gcc build -Dtests=enabled && suites gcc build '' unit func
+    build gcc build -Dtests=enabled && suites gcc build '' unit func foreign
 }
 
 step_clang() {

@@ -8,6 +8,7 @@ that is no skip of this script, whose own status is that of the rest.
 import atexit
 import collections
 import gzip
+import shlex
 import tempfile
 
 from programs import *
@@ -15,21 +16,38 @@ from programs import *
 PACKAGED = pathlib.Path("/usr/share/doc/rdma-core/tests")
 
 
+def packaged(into):
+    """The folder of the package's tests: in its documentation, which some images leave out when they install; then from the package itself."""
+    if not (PACKAGED / "__init__.py").exists():
+        for command in ("apt-get -q download python3-pyverbs", "sh -ec 'dpkg-deb -x python3-pyverbs_*.deb .'"):
+            subprocess.run(shlex.split(command), cwd=into, capture_output=True, check=False)
+    for folder in (PACKAGED, into / PACKAGED.relative_to("/")):
+        if (folder / "__init__.py").exists():
+            return folder
+    print("the tests that come with python3-pyverbs are not here")
+    sys.exit(SKIP)
+
+
 def unpacked():
     """The package's tests, which it keeps compressed."""
-    if not (PACKAGED / "__init__.py").exists():
-        print("the tests that come with python3-pyverbs are not here")
-        sys.exit(SKIP)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="farlane-pyverbs-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for p in PACKAGED.iterdir():
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix="farlane-pyverbs-"))
+    os.environ["FL_TEMPORARY"] = str(temporary)
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    package, folder = temporary / "package", temporary / "tests"
+    package.mkdir()
+    folder.mkdir()
+    for p in packaged(package).iterdir():
         packed = p.suffix == ".gz"
         (folder / (p.stem if packed else p.name)).write_bytes(gzip.decompress(p.read_bytes()) if packed else p.read_bytes())
     return folder
 
 
+if len(sys.argv) == 2:
+    sys.argv.append(str(unpacked()))  # here, since no package can be fetched from within a network of its own
 own_network()
-FOLDER = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else unpacked()
+if "FL_TEMPORARY" in os.environ:
+    atexit.register(shutil.rmtree, os.environ["FL_TEMPORARY"], ignore_errors=True)
+FOLDER = pathlib.Path(sys.argv[2]).resolve()
 MODULES = sys.argv[3:] or sorted(p.stem for p in FOLDER.glob("test_*.py")
                                  if not p.stem.startswith(("test_mlx5", "test_efa", "test_cuda")))
 # They take the interface's name from the kernel's device tree, in which software devices are not.

@@ -4,7 +4,7 @@
 capture_start() { # FILE DEVICE [FILTER]
   rm -f "$1"
   tcpdump -i "$2" -B 131072 -w "$1" "${3:-tcp}" >"$1.log" 2>&1 & capture_pid=$!
-  until_true 5 grep -q 'listening on' "$1.log" || { cat "$1.log"; return 1; }
+  until_true 60 grep -q 'listening on' "$1.log" || { cat "$1.log"; return 1; }
 }
 capture_stop() { sleep 0.3; kill -INT "$capture_pid"; wait "$capture_pid" || :; }
 # tshark 4.0 calls short reads of these two log pages malformed, whoever sent them; and where a capture has frames in

@@ -407,7 +407,7 @@ load() { # DEV SECONDS: fio that writes and checks, in the background; sets fio_
 }
 load_done() { wait $fio_pid || { cat /tmp/fio.out; fail "fio: wrong data or errors"; }; grep -E 'err=|READ:|WRITE:' /tmp/fio.out; }
 check_reset_load() {
-  log_ok 'failed to send request -32'   # the kernel's own: it shuts its sockets down while it still sends
+  log_ok 'failed to send request -32'   # the kernel's own, with its own target too (TARGET=nvmet): it shuts its sockets down while it still sends
   connect -i 2 $digests; load "$d" 8
   for _ in 1 2 3; do sleep 1.5; nvme reset "$c"; until_true 5 is_live "$c" || fail "not live again after a reset"; done
   load_done

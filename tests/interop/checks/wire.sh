@@ -12,7 +12,7 @@ judge_wire() { # OPTIONS of the URL
     --ready-fd 5 5>"$L/ready" >"$L/serve" 2>&1 & pid=$!
   # shellcheck disable=SC2064
   trap "kill $pid 2>/dev/null; wait $pid || :" EXIT
-  until_true 5 test -s "$L/ready" || { cat "$L/serve"; fail "farlane serve did not start"; }
+  until_true 60 test -s "$L/ready" || { cat "$L/serve"; fail "farlane serve did not start"; }
   capture_start "$L/cap.pcap" lo
   fl discover nvme+tcp://127.0.0.1:4420; fl info "$u?ns=1$o"
   for i in 1 2; do

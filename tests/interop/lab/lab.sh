@@ -125,9 +125,11 @@ cmd_inner() {
   cp "$HERE/guest.sh" "$dir/guest.sh"
 
   ip link set lo up
-  ip link add br0 type bridge; ip link set br0 mtu "$mtu" address 52:54:00:77:00:01 up
-  ip addr add 10.77.0.1/24 dev br0
-  ip addr add fd77::1/64 dev br0 nodad 2>/dev/null || :
+  if [ "$guests" ]; then
+    ip link add br0 type bridge; ip link set br0 mtu "$mtu" address 52:54:00:77:00:01 up
+    ip addr add 10.77.0.1/24 dev br0
+    ip addr add fd77::1/64 dev br0 nodad 2>/dev/null || :
+  fi
   for n in $guests; do
     cp "${script[$n]}" "$dir/$n.sh"
     i=$img; [ "$n" != 2 ] || [ ! "$img2" ] || i=$img2
