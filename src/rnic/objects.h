@@ -137,10 +137,12 @@ struct fl_qp {
     const struct fl_qp_path_ops *path;
     void *path_state;
     const char *path_reason;                /* why this path; static text */
+    const char *was_shm;                    /* why it no longer goes by shared memory; NULL: it did not */
     struct fl_shm_link *link;               /* shared memory with the peer's process; NULL: by UDP */
     struct fl_shm_qp shown;                 /* to peers */
     uint64_t nr_mapped, nr_vm, direct_len;  /* done in the peer's memory: in mapped memory, by the kernel */
     uint64_t nr_not_direct;                 /* left to the peer's engine although their turn was there */
+    uint32_t not_direct_why;                /* enum fl_shm_why of those since it was connected */
     uint64_t nr_ring;                       /* packets sent by shared memory */
     struct fl_key_memo own_keys, peer_keys; /* peer_keys: of the process of link */
     struct fl_shm_flow messages;            /* SENDs by shared memory without packets */

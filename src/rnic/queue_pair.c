@@ -554,6 +554,8 @@ int fl_qp_destroy(struct ibv_qp *ibv_qp)
 
 void fl_qp_reset(struct fl_qp *qp)
 {
+    if (qp->link)
+        qp->was_shm = "it was reset";
     forget_work(qp);
     qp->was_error = qp->established = qp->doomed = qp->sqd_notify = false;
     memset(&qp->ack, 0, sizeof(qp->ack));

@@ -129,6 +129,8 @@ void fl_shm_path_choose(struct fl_qp *qp)
     const char *reason = choose(qp);
     qp->messages = (struct fl_shm_flow){0};
     qp->peer_keys = (struct fl_key_memo){0};
+    qp->not_direct_why = 0;
+    qp->was_shm = NULL;
     if (qp->link)
         begin_messages(qp);
     qp->path = qp->link ? &fl_qp_path_shm : &fl_qp_path_udp;
@@ -238,11 +240,15 @@ bool fl_shm_path_do(struct fl_qp *qp, struct fl_shm_request *r)
     r->memo = &qp->peer_keys;
     r->behind = &qp->messages;
     enum fl_shm_how how = fl_shm_direct(qp->link, r);
-    qp->nr_not_direct += how == FL_SHM_NOT;
+    if (fl_unlikely(how == FL_SHM_NOT)) {
+        qp->nr_not_direct++;
+        qp->not_direct_why |= r->why;
+        return false;
+    }
     qp->nr_mapped += how == FL_SHM_MAPPED;
     qp->nr_vm += how == FL_SHM_VM;
-    qp->direct_len += how == FL_SHM_NOT ? 0 : r->len;
-    return how != FL_SHM_NOT;
+    qp->direct_len += r->len;
+    return true;
 }
 
 bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe)
@@ -271,9 +277,10 @@ bool fl_shm_path_direct(struct fl_roce_qp *roce, const struct fl_roce_swqe *wqe)
 /* Its process is gone, and with it what there was to wait for; the end comes as on any wire. */
 static void give_up(struct fl_qp *qp)
 {
+    const char *why = fl_shm_link_end(qp->link);
     fl_shm_path_leave(qp);
     qp->path = &fl_qp_path_udp;
-    qp->path_reason = "the peer's process is gone";
+    qp->path_reason = qp->was_shm = why;
 }
 
 bool fl_shm_path_carries(struct fl_qp *qp)

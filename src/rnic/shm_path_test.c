@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue pairs of two processes by shared memory. */
 #include "base/unit.h"
+#include "rnic/stats.h"
 #include "rnic/test_peers.h"
 
 enum { NOTHING, FEED, STOP_TAKING, DEREG };
@@ -68,6 +69,17 @@ static void write_and_read(struct tp *tp, uint64_t at, uint32_t key)
     }
 }
 
+/* As `farlane rnic` tells it */
+static struct fl_stats_qp told(struct tp *tp)
+{
+    struct fl_qp *qp = fl_qp_of(tp->qp);
+    struct fl_stats_qp stats;
+    fl_rnic_lock(qp->rnic);
+    fl_stats_qp(qp, &stats);
+    fl_rnic_unlock(qp->rnic);
+    return stats;
+}
+
 static void one_sided_while_the_peer_is_blocked(void **state)
 {
     struct tp *tp = tp_open(sleep_on);
@@ -121,6 +133,8 @@ static void atomics_add_up(void **state)
         }
     }
     assert_true(qp->nr_mapped >= 50);
+    assert_non_null(strstr(told(tp).reason, "atomics in memory that is not mapped here"));
+    assert_null(strstr(told(tp).reason, "rights"));
     tp_close(tp);
 }
 
@@ -179,6 +193,7 @@ static void refusals_are_those_of_the_wire(void **state)
     struct ibv_qp_init_attr init;
     assert_int_equal(fl_qp_query(tp->qp, &attr, IBV_QP_STATE, &init), 0);
     assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+    assert_non_null(strstr(told(tp).reason, "key, rights or state"));
     tp_close(tp);
 }
 
@@ -212,6 +227,27 @@ static void no_receive_is_retried_and_told(void **state)
     tp_close(tp);
 }
 
+/* Also where nothing is asked of it, so that nothing fails. */
+static void of_a_peer_that_has_left_is_told_that(void **state)
+{
+    struct tp *tp = tp_open(sleep_on);
+    uint64_t end = fl_now_ns() + 20 * FL_NS_PER_S;
+    assert_true(tp_wait_for_direct(tp));
+    assert_null(strstr(told(tp).reason, "ended"));
+    kill(tp->child, SIGKILL);
+    waitpid(tp->child, NULL, 0);
+    while (!strstr(told(tp).reason, "the peer's process has ended") && fl_now_ns() < end)
+        usleep(1000);
+    assert_string_equal(told(tp).reason, "the peer's process has ended, or has closed its RNIC");
+    assert_string_equal(told(tp).path, "shm"); /* how its data went */
+    tp_post(tp, IBV_WR_RDMA_WRITE, tp->plain, tp->plain_mr->lkey, 64, tp->other->pool_at, tp->other->pool_key,
+            0);
+    assert_int_equal(tp_next(tp).status, IBV_WC_RETRY_EXC_ERR);
+    assert_string_equal(told(tp).path, "udp");
+    assert_non_null(strstr(told(tp).reason, "the peer's process has ended"));
+    tp_close(tp);
+}
+
 static void a_killed_peer_ends_in_an_error(void **state)
 {
     struct tp *tp = tp_open(sleep_on);
@@ -234,5 +270,7 @@ int main(void)
         cmocka_unit_test(one_sided_while_the_peer_is_stopped), cmocka_unit_test(atomics_add_up),
         cmocka_unit_test(sends_and_writes_keep_their_order), cmocka_unit_test(refusals_are_those_of_the_wire),
         cmocka_unit_test(a_key_that_is_gone_opens_nothing), cmocka_unit_test(own_memory_is_checked),
-        cmocka_unit_test(no_receive_is_retried_and_told), cmocka_unit_test(a_killed_peer_ends_in_an_error));
+        cmocka_unit_test(no_receive_is_retried_and_told),
+        cmocka_unit_test(of_a_peer_that_has_left_is_told_that),
+        cmocka_unit_test(a_killed_peer_ends_in_an_error));
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "rnic/shm/link.h"
+#include "rnic/shm/direct.h"
 #include "rnic/stats/server.h"
 
 #define LOOK_MAX (1u << 14) /* queue pair numbers looked at under one lock */
@@ -63,27 +63,60 @@ static void shm_how(const struct fl_qp *qp, struct fl_stats_qp *to)
         join(to->how, sizeof(to->how), "engine");
 }
 
-static void shm_reason(const struct fl_qp *qp, char *to, size_t size)
+/* What kept some requests from the peer's memory: all of it that there is room for */
+static void not_direct(const struct fl_qp *qp, char *to, size_t size)
 {
-    const struct fl_shm_link *link = qp->link;
-    if (!link->up)
-        snprintf(to, size, "the connection to the peer's process is not up yet: by UDP until then");
-    else if (link->vm_error)
+    static const struct {
+        enum fl_shm_why why;
+        const char *text;
+    } reasons[] = {
+        {FL_SHM_ATOMIC, "atomics in memory that is not mapped here go by the peer's engine"},
+        {FL_SHM_ODD, "atomics across words, or with a result in pieces, go by the peer's engine"},
+        {FL_SHM_NOT_OPEN,
+         "the peer's engine has to see to requests whose key, rights or state do not open its memory"},
+        {FL_SHM_BEHIND, "what could overtake SENDs that the peer has not taken goes by its engine"},
+        {FL_SHM_HOLE, "what met memory that was not there goes by the peer's engine"},
+    };
+    for (size_t i = 0; i < FL_ARRAY_LEN(reasons); i++) {
+        size_t len = strlen(to);
+        if ((qp->not_direct_why & reasons[i].why) && len + 2 + strlen(reasons[i].text) < size)
+            snprintf(to + len, size - len, "%s%s", len ? "; " : "", reasons[i].text);
+    }
+}
+
+/* Why the peer's memory is not mapped here, where it is not */
+static void not_mapped(const struct fl_qp *qp, char *to, size_t size)
+{
+    if (qp->link->vm_error)
         snprintf(to, size,
                  "memory outside farlane's pools goes by the peer's engine: process_vm_readv/writev is not "
                  "permitted (%s)",
-                 strerrorname_np(link->vm_error));
+                 strerrorname_np(qp->link->vm_error));
+    else if (qp->not_direct_why & FL_SHM_FAR)
+        snprintf(to, size,
+                 "memory outside farlane's pools goes by the peer's engine: the peer is in another namespace "
+                 "of processes, where process_vm_readv/writev does not reach it");
     else if (qp->nr_vm)
         snprintf(to, size, "some of the peer's memory is not from farlane's pools, so it is not mapped here");
-    else if (qp->nr_not_direct)
-        snprintf(
-            to, size,
-            "the peer's engine has to see to requests whose key, rights or state do not open its memory");
-    else if (qp->nr_ring)
+}
+
+static void shm_reason(const struct fl_qp *qp, char *to, size_t size)
+{
+    const struct fl_shm_link *link = qp->link;
+    if (link->dead || link->left || !link->up) {
+        snprintf(to, size, "%s",
+                 link->dead || link->left
+                     ? fl_shm_link_end(link)
+                     : "the connection to the peer's process is not up yet: by UDP until then");
+        return;
+    }
+    not_mapped(qp, to, size);
+    not_direct(qp, to, size);
+    if (!*to && qp->nr_ring)
         snprintf(
             to, size,
             "WRITEs with immediate go by the peer's engine, and SENDs for which it has told of no receive");
-    else
+    else if (!*to)
         snprintf(to, size, "%s", qp->path_reason);
 }
 
@@ -135,16 +168,15 @@ void fl_stats_qp(const struct fl_qp *qp, struct fl_stats_qp *to)
     qp_counters(qp, to->counters);
 }
 
-/* Where its peer was there no longer it has left shared memory since, but that is how its data went. */
+/* It may have left shared memory since, but that is how its data went. */
 static void tell_last_path(const struct fl_qp *qp, struct fl_stats_qp *to)
 {
-    if (qp->link || qp->path != &fl_qp_path_udp ||
-        !(qp->nr_mapped || qp->nr_vm || qp->nr_messages_tx || qp->nr_ring))
+    if (qp->link || !qp->was_shm)
         return;
     strcpy(to->path, "shm");
     to->how[0] = 0;
     shm_how(qp, to);
-    snprintf(to->reason, sizeof(to->reason), "until the peer's process was gone");
+    snprintf(to->reason, sizeof(to->reason), "no longer, since %s", qp->was_shm);
 }
 
 void fl_stats_qp_gone(struct fl_qp *qp)

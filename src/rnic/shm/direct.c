@@ -134,14 +134,22 @@ static void *touch(void *at, const void *same, size_t len)
     return at;
 }
 
+static bool is_atomic(const struct fl_shm_request *r)
+{
+    return r->op == FL_SHM_SWAP || r->op == FL_SHM_ADD;
+}
+
+static bool is_odd(const struct fl_shm_request *r, const uint8_t *at)
+{
+    return (uintptr_t)at % sizeof(uint64_t) || r->nr_iov != 1;
+}
+
 /* What is done once must not be done again by a packet: where the result has no place it is not begun. If
  * that place goes just now, the result is lost with it. */
 static bool atomic_mapped(uint8_t *at, const struct fl_shm_request *r)
 {
     uint64_t found = r->compare;
     const struct atomic a = {.request = r, .found = &found};
-    if ((uintptr_t)at % sizeof(found) || r->nr_iov != 1)
-        return false;
     void *result = r->iov[0].iov_base;
     if (!fl_try(result, result, sizeof(found), touch) || !fl_try(at, &a, sizeof(found), execute))
         return false;
@@ -153,7 +161,7 @@ static bool copy_by_kernel(struct fl_shm_link *link, const struct fl_shm_request
 {
     const struct iovec remote = {(void *)(uintptr_t)ptr, r->len};
     ssize_t n;
-    if (link->vm_error || link->pid <= 0 || (r->op != FL_SHM_READ && r->op != FL_SHM_WRITE))
+    if (link->vm_error || link->pid <= 0 || is_atomic(r))
         return false;
     n = r->op == FL_SHM_READ ? process_vm_readv(link->pid, r->iov, (unsigned long)r->nr_iov, &remote, 1, 0)
                              : process_vm_writev(link->pid, r->iov, (unsigned long)r->nr_iov, &remote, 1, 0);
@@ -162,17 +170,29 @@ static bool copy_by_kernel(struct fl_shm_link *link, const struct fl_shm_request
     return n == (ssize_t)r->len;
 }
 
-static enum fl_shm_how move(struct fl_shm_link *link, const struct fl_shm_request *r, uint64_t ptr,
-                            uint8_t *at)
+static enum fl_shm_how leave(struct fl_shm_request *r, enum fl_shm_why why)
+{
+    r->why = why;
+    return FL_SHM_NOT;
+}
+
+static enum fl_shm_why why_not_by_kernel(const struct fl_shm_link *link, const struct fl_shm_request *r)
+{
+    return is_atomic(r) ? FL_SHM_ATOMIC : link->vm_error || link->pid <= 0 ? FL_SHM_FAR : FL_SHM_HOLE;
+}
+
+static enum fl_shm_how move(struct fl_shm_link *link, struct fl_shm_request *r, uint64_t ptr, uint8_t *at)
 {
     if (!r->len)
         return FL_SHM_MAPPED;
     if (!at)
-        return copy_by_kernel(link, r, ptr) ? FL_SHM_VM : FL_SHM_NOT;
+        return copy_by_kernel(link, r, ptr) ? FL_SHM_VM : leave(r, why_not_by_kernel(link, r));
+    if (is_atomic(r) && is_odd(r, at))
+        return leave(r, FL_SHM_ODD);
     bool ok = r->op == FL_SHM_READ    ? read_mapped(at, r)
               : r->op == FL_SHM_WRITE ? write_mapped(at, r)
                                       : atomic_mapped(at, r);
-    return ok ? FL_SHM_MAPPED : FL_SHM_NOT;
+    return ok ? FL_SHM_MAPPED : leave(r, FL_SHM_HOLE);
 }
 
 /* May it be done although the peer may not have taken the messages that were sent before it? 10.8.3.3 keeps
@@ -208,20 +228,20 @@ static bool is_known(const struct fl_shm_open *open, const struct fl_shm_request
            fl_range_fits(r->addr - open->addr, r->len, open->len);
 }
 
-enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request)
+enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, struct fl_shm_request *request)
 {
     struct fl_shm_open *open = request->open;
     struct fl_key_place place;
     if (fl_likely(is_known(open, request))) {
         uint64_t off = request->addr - open->addr;
         return may_pass(request, open->ptr + off) ? move(link, request, open->ptr + off, open->at + off)
-                                                  : FL_SHM_NOT;
+                                                  : leave(request, FL_SHM_BEHIND);
     }
     if (check(link, request, &place))
-        return FL_SHM_NOT;
+        return leave(request, FL_SHM_NOT_OPEN);
     if (open && request->len)
         keep(link, request, &place);
     if (!may_pass(request, place.ptr))
-        return FL_SHM_NOT;
+        return leave(request, FL_SHM_BEHIND);
     return move(link, request, place.ptr, mapped(link, &place, request->len));
 }

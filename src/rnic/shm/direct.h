@@ -26,6 +26,16 @@ struct fl_shm_open {
     uint64_t ptr; /* where it is in the peer's process */
 };
 
+/* Why a request was left to the peer's engine, for people. One bit each. */
+enum fl_shm_why {
+    FL_SHM_NOT_OPEN = 1, /* by its key, rights or state, as seen from here: perhaps the peer refuses it */
+    FL_SHM_BEHIND = 2,   /* messages before it may not lie in their receives yet */
+    FL_SHM_ATOMIC = 4,   /* an atomic where nothing is mapped: the kernel can copy, but not that */
+    FL_SHM_ODD = 8,      /* an atomic across words, or whose result goes into several pieces */
+    FL_SHM_FAR = 16,     /* nothing is mapped, and the kernel does not copy between the two processes */
+    FL_SHM_HOLE = 32,    /* the copy met memory that is not there, at one of the two ends */
+};
+
 struct fl_shm_request {
     enum fl_shm_op op;
     uint32_t qpn, dest_qpn; /* ours, the peer's */
@@ -39,6 +49,7 @@ struct fl_shm_request {
     struct fl_shm_flow *behind;
     struct fl_key_memo *memo; /* of the peer's keys; NULL: none */
     struct fl_shm_open *open; /* for the requests of one queue pair between begin and end; NULL: not kept */
+    enum fl_shm_why why;      /* set with FL_SHM_NOT */
 };
 
 enum fl_shm_how {
@@ -50,7 +61,7 @@ enum fl_shm_how {
 /* Between begin and end: one request after the other. The peer that closes something waits for the end, so
  * not for long. now: of a moment ago. begin says whether the peer is there; if not, nothing was begun. */
 bool fl_shm_direct_begin(struct fl_shm_link *link, uint64_t now);
-enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, const struct fl_shm_request *request);
+enum fl_shm_how fl_shm_direct(struct fl_shm_link *link, struct fl_shm_request *request);
 void fl_shm_direct_end(struct fl_shm_link *link);
 
 /* What was closed before is not in use by this peer any more when it returns. */

@@ -239,7 +239,14 @@ bool fl_shm_link_read(struct fl_shm_link *link, const struct fl_shm_self *self)
                 close(fds[i]);
         }
     }
+    link->broken = rc == -EPROTO;
     return rc >= 0;
+}
+
+const char *fl_shm_link_end(const struct fl_shm_link *link)
+{
+    return link->broken ? "what came from the peer's process by shared memory made no sense"
+                        : "the peer's process has ended, or has closed its RNIC";
 }
 
 static void tell_new(struct fl_shm_link *link)

@@ -34,7 +34,8 @@ struct fl_shm_link {
     int pid;         /* 0: in another namespace of processes, out of the kernel's reach for us */
     uint32_t number; /* for epoll */
     bool up, dead;
-    bool left; /* the peer has gone: what it left in its ring is still taken, nothing is sent */
+    bool broken;       /* dead since what came by it makes no sense */
+    bool left;         /* the peer has gone: what it left in its ring is still taken, nothing is sent */
     uint32_t nr_users; /* queue pairs */
     struct fl_hub_ring out, in;
     const struct fl_shm_file *peer;
@@ -70,6 +71,9 @@ static inline bool fl_shm_link_is_open(const struct fl_shm_link *link)
 {
     return link->up && !link->left;
 }
+
+/* Of one that is dead or left: why, for people; static text */
+const char *fl_shm_link_end(const struct fl_shm_link *link);
 
 /* Is the peer there? Asks the kernel when that is longer ago than a moment: numbers of processes come again.
  */

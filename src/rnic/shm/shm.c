@@ -294,15 +294,17 @@ static int read_ring(struct fl_shm *shm, struct fl_shm_link *link, const struct 
         int len = fl_hub_ring_peek(&link->in, &at, &kind);
         if (len == 0)
             break;
-        over = len < 0 || !(kind ? take_message(link, at, (uint32_t)len, to)
-                                 : take_packet(shm, at, (uint32_t)len, to));
+        over = len < 0 ||
+               !(kind ? take_message(link, at, (uint32_t)len, to) : take_packet(shm, at, (uint32_t)len, to));
         if (over)
             break;
         fl_hub_ring_consume(&link->in);
         over = link->left;
     }
-    if (over && nr < BATCH)
+    if (over && nr < BATCH) {
+        link->broken = !link->left;
         bury(shm, link);
+    }
     return nr;
 }
 

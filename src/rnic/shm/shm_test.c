@@ -233,7 +233,7 @@ static void bed_close(struct bed *b)
     free(b);
 }
 
-static enum fl_shm_how direct(struct bed *b, const struct fl_shm_request *r)
+static enum fl_shm_how direct(struct bed *b, struct fl_shm_request *r)
 {
     enum fl_shm_how how;
     if (!fl_shm_direct_begin(b->link, fl_now_ns()))
@@ -246,14 +246,14 @@ static enum fl_shm_how direct(struct bed *b, const struct fl_shm_request *r)
 static enum fl_shm_how move(struct bed *b, enum fl_shm_op op, uint32_t key, uint64_t addr, uint32_t len)
 {
     const struct iovec iov[] = {{b->mine, len / 3}, {b->mine + len / 3, len - len / 3}};
-    const struct fl_shm_request r = {.op = op,
-                                     .qpn = OUR_QPN,
-                                     .dest_qpn = CHILD_QPN,
-                                     .rkey = key,
-                                     .addr = addr,
-                                     .len = len,
-                                     .iov = len < 3 ? iov + 1 : iov,
-                                     .nr_iov = len < 3 ? 1 : 2};
+    struct fl_shm_request r = {.op = op,
+                               .qpn = OUR_QPN,
+                               .dest_qpn = CHILD_QPN,
+                               .rkey = key,
+                               .addr = addr,
+                               .len = len,
+                               .iov = len < 3 ? iov + 1 : iov,
+                               .nr_iov = len < 3 ? 1 : 2};
     return direct(b, &r);
 }
 
@@ -334,8 +334,10 @@ static void checks_as_the_peer_would(void **state)
     wrong[7].dest_qpn += 2;    /* READ only */
     wrong[7].op = FL_SHM_WRITE;
     assert_int_equal(direct(b, &r), FL_SHM_MAPPED);
-    for (size_t i = 0; i < FL_ARRAY_LEN(wrong); i++)
+    for (size_t i = 0; i < FL_ARRAY_LEN(wrong); i++) {
         assert_int_equal(direct(b, &wrong[i]), FL_SHM_NOT);
+        assert_int_equal(wrong[i].why, FL_SHM_NOT_OPEN);
+    }
     assert_int_equal(move(b, FL_SHM_WRITE, s->read_key, s->plain_at, 8), FL_SHM_NOT);
     assert_int_equal(move(b, FL_SHM_WRITE, 0, 0, 0), FL_SHM_MAPPED); /* nothing needs no key */
     bed_close(b);
@@ -369,9 +371,11 @@ static void atomics_are_done_in_place(void **state)
     assert_int_equal(got, 77);
     r.addr += 4; /* not aligned: the peer says what is wrong */
     assert_int_equal(direct(b, &r), FL_SHM_NOT);
+    assert_int_equal(r.why, FL_SHM_ODD);
     r.addr = b->show->plain_at; /* not mapped: the peer does it */
     r.rkey = b->show->plain_key;
     assert_int_equal(direct(b, &r), FL_SHM_NOT);
+    assert_int_equal(r.why, FL_SHM_ATOMIC);
     bed_close(b);
 }
 
