@@ -238,21 +238,19 @@ static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, stru
 {
     enum want want;
     struct fl_error why = {0};
-    char said[FL_RDMA_NAME_LEN + 8];
+    const char *why_not;
 
     if (wish(ask->facts, dev, &want, &ask->name, &why) < 0)
         return unknown_name(ask, &why, err);
     if (ask->any && ask->name)
         return fl_error_set(err, -EINVAL,
                             "dev=%s listens on addresses of its own only: name one instead of all", dev);
-    snprintf(said, sizeof(said), ask->facts->said ? "%s" : "dev=%s",
-             ask->facts->said ? ask->facts->said : dev);
     if (want == WANT_SOFT)
-        fl_why(c->why_not[FL_PATH_HARDWARE], "%s asks for the software RNIC", said);
+        fl_why(c->why_not[FL_PATH_HARDWARE], "dev=%s asks for the software RNIC", dev);
     else if (fl_choose_hardware(ask, c))
         return 0;
     if (want == WANT_HARDWARE)
-        no_software(c, "%s asks for hardware", said);
+        no_software(c, ask->name ? "dev=%s asks for hardware" : "only hardware is asked for", dev);
     else if (choose_software(ask, c))
         return 0;
     c->path = FL_PATH_TCP;
@@ -261,8 +259,10 @@ static int choose(struct fl_ask *ask, const char *dev, struct fl_choice *c, stru
     if (want == WANT_ANY)
         return fl_error_set(err, -ENODEV, "no RDMA device leads there: %s; %s", c->why_not[FL_PATH_HARDWARE],
                             c->why_not[FL_PATH_UDP]);
-    return fl_error_set(err, -ENODEV, "%s cannot be used: %s", said,
-                        c->why_not[want == WANT_HARDWARE ? FL_PATH_HARDWARE : FL_PATH_UDP]);
+    why_not = c->why_not[want == WANT_HARDWARE ? FL_PATH_HARDWARE : FL_PATH_UDP];
+    if (ask->name)
+        return fl_error_set(err, -ENODEV, "dev=%s cannot be used: %s", dev, why_not);
+    return fl_error_set(err, -ENODEV, "%s", why_not); /* who asks for the kind need not have written dev= */
 }
 
 static struct fl_choice nothing_yet(const struct fl_choose_facts *f)

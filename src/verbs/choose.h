@@ -49,8 +49,6 @@ struct fl_choose_facts {
     struct fl_soft_gid *soft;
     uint32_t nr_soft;
     bool shm_off; /* FARLANE_SHM=0 */
-    const char
-        *said; /* where it was not "dev=..." that asked for a device: what did, for the texts; else NULL */
 };
 
 struct fl_choice {

@@ -40,8 +40,9 @@ def explain(url, *args, status=OK):
     """As JSON, once it is clear that both forms tell the same and each better way has its reason."""
     text = run("explain", url, *args, status=status).stdout
     told = json.loads(run("explain", url, *args, "--json", status=status).stdout)
-    if told["path"] in WAYS:
-        better = WAYS[:WAYS.index(told["path"])]
+    if told["path"] != "local":
+        assert (told["path"] is None) == bool(told["error"]), told
+        better = WAYS[:WAYS.index(told["path"])] if told["path"] else WAYS
         assert list(told["why_not"]) == better, told
         for way in better:
             assert told["why_not"][way], told
@@ -84,11 +85,23 @@ def test_fallback():
     with Serve("--ns", "ram:1M", "--nqn", NQN, listen="tcp://127.0.0.1:0") as s:
         rdma = s.url.replace("+tcp", "+rdma")
         told = explain(rdma, status=UNREACHABLE)
-        assert not told["connected"] and "nobody listens" in told["error"], told
+        assert not told["connected"] and told["path"] is None and "nobody listens" in told["error"], told
+        why = told["why_not"]
+        assert "no RDMA device" in why["hardware"] and why["shm"] == why["udp"] == "nobody listens for NVMe/RDMA there", told
+        assert "write nvme+tcp://" in why["tcp"] and told["device"]["kind"] == "software", told
+        assert "path      none" in run("explain", rdma, status=UNREACHABLE).stdout
         told = explain(rdma + "&fallback=tcp")
         assert told["path"] == "tcp" and told["connected"] and "nobody listens" in told["why_not"]["udp"], told
         refused("explain", rdma + "&fallback=tcp", "--require", "rdma", status=LESSER_PATH, says="RDMA is required")
         refused("explain", s.url, "--require", "rdma", status=LESSER_PATH, says="write nvme+rdma://")
+        assert explain(rdma + "&fallback=tcp", "--require", "rdma", status=LESSER_PATH)["why_not"]["tcp"] == "RDMA is required"
+        for command in "info", "explain":
+            done = run(command, rdma, "--require", "hardware", status=LESSER_PATH)
+            assert "RDMA by hardware is required and cannot be had: this machine has no RDMA device" in done.stderr, done
+    told = explain(s.url, status=UNREACHABLE)
+    assert "onnection refused" in told["why_not"]["tcp"] and "write nvme+rdma://" in told["why_not"]["shm"], told
+    told = explain(rdma + "&fallback=tcp", status=UNREACHABLE)
+    assert "onnection refused" in told["why_not"]["tcp"] and told["why_not"]["udp"] == "it could not be connected to", told
 
 
 def test_machines():

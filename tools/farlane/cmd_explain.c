@@ -84,7 +84,6 @@ static int look(const struct fl_url *url, const struct fl_device_options *o, str
     if (r < 0)
         return fl_error_set(err, r, "this machine's devices cannot be listed: %s", strerror(-r));
     e->route = facts.route;
-    facts.said = required ? "--require hardware" : NULL; /* and not the URL */
     e->code = fl_choose(&facts, required ? "hardware" : url->dev, &e->choice, &e->err);
     e->path = e->choice.path;
     fl_choose_forget(&facts);
@@ -101,6 +100,40 @@ static int look(const struct fl_url *url, const struct fl_device_options *o, str
 }
 
 /* ---- what is ---- */
+
+/* The cause without the advice that follows it, and without the URL, which stands above. */
+static void cause_of(const struct explanation *e, char to[FL_WHY_LEN])
+{
+    const char *text = e->err.text;
+    size_t len = strlen(e->url);
+
+    if (!strncmp(text, e->url, len) && !strncmp(text + len, ": ", 2))
+        text += len + 2;
+    len = strcspn(text, ";");
+    snprintf(to, FL_WHY_LEN, "%.*s", (int)FL_MIN(len, FL_WHY_LEN - 1u), text);
+}
+
+/* There is no path: what became of each. */
+static void tell_failure(const struct fl_url *url, const struct fl_device_options *o, struct explanation *e)
+{
+    const bool rdma = url->kind == FL_URL_NVME_RDMA, by_tcp = !rdma || (url->fallback_tcp && !o->require);
+    char cause[FL_WHY_LEN];
+
+    cause_of(e, cause);
+    for (int i = 0; i < FL_PATH_TCP; i++) {
+        if (*e->choice.why_not[i])
+            continue;
+        snprintf(e->choice.why_not[i], FL_WHY_LEN, "%s",
+                 e->path == FL_PATH_HARDWARE && i > FL_PATH_HARDWARE
+                     ? "hardware is taken where a port of it leads there"
+                 : by_tcp ? "it could not be connected to"
+                          : cause);
+    }
+    snprintf(e->choice.why_not[FL_PATH_TCP], FL_WHY_LEN, "%s",
+             by_tcp       ? cause
+             : o->require ? "RDMA is required"
+                          : "the URL asks for RDMA: write nvme+tcp:// if the target serves that");
+}
 
 static void take_info(struct explanation *e, const struct fl_device_info *info)
 {
@@ -144,6 +177,8 @@ static int explain(const struct explain_args *a, const struct fl_url *url)
         return cmd_fail(&err, r);
     if (!a->no_connect)
         connect_to(a->base.url, &a->base.device, &e);
+    if (e.code && !e.connected)
+        tell_failure(url, &a->base.device, &e);
     if (a->json)
         explain_json(&e);
     else

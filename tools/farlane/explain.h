@@ -9,8 +9,8 @@ struct explanation {
     const char *url;
     struct fl_addr to;
     struct fl_route route;
-    struct fl_choice choice; /* device, port, GID; why_not of each better way */
-    enum fl_path path;       /* taken, or, unless connected, expected */
+    struct fl_choice choice; /* device, port, GID; why_not of each better way; of all where there is none */
+    enum fl_path path;       /* taken; unless connected, expected, or tried where code tells of a failure */
     bool connected;
     int target_pid; /* 0: not of this host, or not known */
     int code;       /* 0, or why there is no path or no connection */

@@ -13,10 +13,16 @@ static bool by_device(const struct explanation *e)
     return e->path != FL_PATH_TCP && *e->choice.device;
 }
 
-/* No way was found, not even one to try. */
+/* No way was found, or none that leads to the target. */
 static bool lost(const struct explanation *e)
 {
-    return e->code && !e->connected && e->path == FL_PATH_TCP;
+    return e->code && !e->connected;
+}
+
+/* How many have a reason */
+static int nr_why_not(const struct explanation *e)
+{
+    return lost(e) ? FL_NR_PATHS : (int)e->path;
 }
 
 /* ---- for people ---- */
@@ -71,16 +77,14 @@ void explain_text(const struct explanation *e)
         field("path", "%snone%s", term_on(stdout, TERM_RED), term_off(stdout));
     else
         field("path", "%s%s%s%s", term_on(stdout, TERM_BOLD), fl_path_text(e->path), term_off(stdout),
-              e->connected ? ", seen by connecting"
-              : e->code    ? ", but it could not be connected to"
-                           : ", as far as this machine knows");
+              e->connected ? ", seen by connecting" : ", as far as this machine knows");
     show_source(e);
     show_target(e);
-    if (e->path == FL_PATH_HARDWARE)
+    if (!nr_why_not(e))
         return;
     printf("\n%s\n", lost(e) ? "Why not:" : "Better ways, and why not:");
     table_init(&t, "PATH", "WHY NOT", NULL);
-    for (int i = 0; i < (int)e->path; i++) {
+    for (int i = 0; i < nr_why_not(e); i++) {
         table_cell(&t, "%s", fl_path_text((enum fl_path)i));
         table_cell(&t, "%s", *e->choice.why_not[i] ? e->choice.why_not[i] : "-");
     }
@@ -139,7 +143,7 @@ void explain_json(const struct explanation *e)
 {
     json_t *why = json_object(), *json = json_object();
 
-    for (int i = 0; i < (int)e->path; i++)
+    for (int i = 0; i < nr_why_not(e); i++)
         json_object_set_new(why, fl_path_name((enum fl_path)i), text_or_null(e->choice.why_not[i]));
     json_object_set_new(json, "url", json_string(e->url));
     json_object_set_new(json, "path", lost(e) ? json_null() : json_string(fl_path_name(e->path)));
