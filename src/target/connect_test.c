@@ -441,6 +441,83 @@ static void connect_data_fetched(void **state)
     bed_conn_free(bc);
 }
 
+static struct bed_cmd *send_connect(struct bed_conn *bc, const struct bed_connect *c, bool in_capsule)
+{
+    struct fl_nvmf_connect_cmd cmd = {.opcode = FL_NVMF_OPCODE,
+                                      .flags = FL_NVME_CMD_PSDT_SGL,
+                                      .fctype = FL_NVMF_CONNECT,
+                                      .qid = le16_of(c->qid),
+                                      .sqsize = le16_of(31)};
+    struct fl_nvme_sqe sqe;
+    struct bed_cmd *bcmd;
+
+    memcpy(&sqe, &cmd, sizeof(sqe));
+    bcmd = bed_send(bc, &sqe, &c->data, sizeof(c->data), in_capsule, 0);
+    bcmd->hold_fetch = true;
+    bed_turn(bc->bed);
+    return bcmd;
+}
+
+/* A host need not wait for the data of its Connect to be fetched before it sends another one: the queue
+ * becomes one queue all the same. */
+static void connect_beside_a_connect(void **state)
+{
+    for (uint32_t loops = 1; loops <= 2; loops++) {
+        for (int what = 0; what < 4; what++) {
+            bool io = what & 1, in_capsule = what & 2;
+            struct bed *bed = bed_new(loops, NULL);
+            struct bed_conn *bc = bed_open(bed);
+            struct bed_connect c;
+            struct bed_cmd *first, *second;
+            struct bed_host h;
+
+            bed_host(bed, BED_HOST, &h);
+            bed_connect_default(&c, BED_HOST, BED_NQN, io ? 2 : 0, io ? h.cntlid : 0xffff);
+            first = send_connect(bc, &c, false);
+            if (io)
+                c.qid = 3;
+            second = send_connect(bc, &c, in_capsule);
+            assert_true(first->fetching);
+            bed_give_data(first);
+            if (second->fetching)
+                bed_give_data(second);
+            bed_turn(bed);
+            assert_int_equal(bed_status(first), 0);
+            assert_int_equal(bed_status(second), FL_NVME_SC_CMD_SEQ_ERROR);
+            assert_int_equal(bed->target->nr_controllers, io ? 1 : 2);
+            bed_free_cmd(first);
+            bed_free_cmd(second);
+            bed_cut(bc);
+            bed_conn_free(bc);
+            assert_int_equal(bed->target->nr_controllers, 1);
+            bed_free(bed);
+            bed_conn_free(h.admin);
+            bed_conn_free(h.io);
+        }
+    }
+}
+
+/* One whose data did not come is over: the next one is taken. */
+static void connect_after_a_connect_without_data(void **state)
+{
+    struct bed *bed = bed_new(1, NULL);
+    struct bed_conn *bc = bed_open(bed);
+    struct bed_connect c;
+    struct bed_cmd *first;
+
+    bed_connect_default(&c, BED_HOST, BED_NQN, 0, 0xffff);
+    first = send_connect(bc, &c, false);
+    assert_true(first->fetching);
+    first->fetching = false;
+    first->cmd.transport_status = FL_NVME_SC_INTERNAL;
+    bc->conn.handler->data_ready(&first->cmd);
+    assert_int_equal(bed_status(first), FL_NVME_SC_INTERNAL);
+    bed_free_cmd(first);
+    assert_int_equal(bed_connect(bc, &c, NULL), 0);
+    bed_free(bed);
+    bed_conn_free(bc);
+}
+
 int main(void)
 {
     fl_log_set_level(FL_LOG_ERR);
@@ -449,5 +526,6 @@ int main(void)
         cmocka_unit_test(nothing_before_connect), cmocka_unit_test(properties), cmocka_unit_test(bad_cc),
         cmocka_unit_test(sq_flow_control), cmocka_unit_test(sq_flow_control_kept),
         cmocka_unit_test(disconnect_command), cmocka_unit_test(admin_lost), cmocka_unit_test(queues_spread),
-        cmocka_unit_test(case_T13_capsule_sizes), cmocka_unit_test(connect_data_fetched));
+        cmocka_unit_test(case_T13_capsule_sizes), cmocka_unit_test(connect_data_fetched),
+        cmocka_unit_test(connect_beside_a_connect), cmocka_unit_test(connect_after_a_connect_without_data));
 }

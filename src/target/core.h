@@ -297,6 +297,7 @@ struct fl_tqueue {
     uint32_t nr_in_flight;
     struct fl_cmd *fused;   /* the first half, waiting for the second */
     struct fl_cmd *connect; /* over the move to another loop */
+    bool connecting; /* the data of a Connect is on its way: no other one is taken meanwhile */
     bool moving, close_late;
     struct fl_list async; /* commands that didn't end inside command(), by cmd->link */
     struct fl_io_counters io;

@@ -206,12 +206,14 @@ static void connect_checked(struct fl_tqueue *q, struct fl_cmd *cmd, const struc
 
 static void connect_received(struct fl_cmd *cmd)
 {
+    struct fl_tqueue *q = cmd->conn->user;
     struct fl_nvmf_connect_data data;
 
+    q->connecting = false;
     memcpy(&data, cmd->data, sizeof(data));
     fl_pool_put(cmd->conn->pool, cmd->buf); /* the queue may leave this loop, the buffer must not */
     cmd->buf = NULL;
-    connect_checked(cmd->conn->user, cmd, &data);
+    connect_checked(q, cmd, &data);
 }
 
 static void do_connect(struct fl_tqueue *q, struct fl_cmd *cmd)
@@ -223,6 +225,7 @@ static void do_connect(struct fl_tqueue *q, struct fl_cmd *cmd)
         return;
     }
     if (!cmd->capsule_data) {
+        q->connecting = true;
         fl_tqueue_receive(cmd, sizeof(data), connect_received);
         return;
     }
@@ -232,8 +235,8 @@ static void do_connect(struct fl_tqueue *q, struct fl_cmd *cmd)
 
 void fl_fabrics_first_command(struct fl_tqueue *q, struct fl_cmd *cmd)
 {
-    if (cmd->sqe.opcode == FL_NVMF_OPCODE && fl_nvmf_fctype(&cmd->sqe) == FL_NVMF_CONNECT && !q->moving &&
-        !q->depth)
+    if (cmd->sqe.opcode == FL_NVMF_OPCODE && fl_nvmf_fctype(&cmd->sqe) == FL_NVMF_CONNECT && !q->connecting &&
+        !q->moving && !q->depth)
         do_connect(q, cmd);
     else /* 2.3: nothing but Connect before Connect */
         fl_tqueue_finish(cmd, FL_NVME_SC_CMD_SEQ_ERROR | FL_NVME_DNR);

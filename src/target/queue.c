@@ -160,6 +160,7 @@ static void on_data_ready(struct fl_cmd *cmd)
     struct fl_tio *tio = fl_tio_of(cmd);
 
     if (fl_unlikely(cmd->transport_status || tio->abort)) {
+        ((struct fl_tqueue *)cmd->conn->user)->connecting = false; /* if it was one */
         fl_tqueue_finish(cmd, cmd->transport_status ? cmd->transport_status : FL_NVME_SC_ABORT_REQ);
         return;
     }
