@@ -8,9 +8,7 @@
 #include "base/util.h"
 #include "fabric/rdma_host_parts.h"
 
-#define RESOLVE_MS  2000
-#define NO_LISTENER 8  /* CM reject reason: invalid service ID */
-#define CONSUMER    28 /* CM reject reason: the program itself */
+#define RESOLVE_MS 2000
 
 static void drop_id(struct fl_rdma_host *h)
 {
@@ -161,31 +159,14 @@ static int start_connect(struct fl_rdma_host *h)
                : 0;
 }
 
-static int rejected(struct fl_rdma_host *h, const struct rdma_cm_event *event)
-{
-    const struct rdma_conn_param *p = &event->param.conn;
-    uint16_t sts;
-
-    if (event->status == CONSUMER && fl_nvme_rdma_rej_decode(p->private_data, p->private_data_len, &sts) == 0)
-        return fl_error_set(&h->err, -ECONNREFUSED, "the target rejected the connection: %s",
-                            fl_nvme_rdma_sts_text(sts));
-    if (event->status == NO_LISTENER)
-        return fl_error_set(&h->err, -ECONNREFUSED, "nobody listens for NVMe/RDMA there%s",
-                            h->choice.hardware && h->choice.here
-                                ? " by hardware; a target on the software RNIC of this host needs dev=soft"
-                                : "");
-    return fl_error_set(&h->err, -ECONNREFUSED, "the connection was rejected (CM reason %d)", event->status);
-}
-
 static int established(struct fl_rdma_host *h, const struct rdma_cm_event *event)
 {
+    const struct rdma_conn_param *p = &event->param.conn;
     uint32_t nr_recv;
+    int r = fl_rdma_host_check_reply(h, p->private_data, p->private_data_len, &nr_recv);
 
-    if (fl_nvme_rdma_rep_decode(event->param.conn.private_data, event->param.conn.private_data_len,
-                                &nr_recv) < 0)
-        return fl_rdma_host_broken(h, -EPROTO, "the target's reply is not one of NVMe/RDMA");
-    if (!nr_recv)
-        return fl_rdma_host_broken(h, -EPROTO, "the target says that it has no receives (CRQSIZE is 0)");
+    if (r < 0)
+        return r;
     h->max_out = nr_recv; /* may be fewer than asked for (RDMA transport specification 1.0, 3.1) */
     h->state = CONNECTED;
     return 0;
@@ -204,7 +185,8 @@ static int take_event(struct fl_rdma_host *h, const struct rdma_cm_event *event)
     case RDMA_CM_EVENT_ESTABLISHED:
         return established(h, event);
     case RDMA_CM_EVENT_REJECTED:
-        return rejected(h, event);
+        return fl_rdma_host_rejected(h, event->status, event->param.conn.private_data,
+                                     event->param.conn.private_data_len);
     case RDMA_CM_EVENT_DISCONNECTED:
         if (h->state != CONNECTED)
             return fl_rdma_host_closed(h);

@@ -22,8 +22,8 @@ enum { WR_RECV, WR_SEND, WR_SIGNAL, WR_BITS = 2 };
 struct fl_rdma_host_slot {
     struct fl_request *req;
     uint8_t generation;
-    bool sending; /* its SEND has data in it, and has no completion yet */
-    bool answered;
+    bool sending;       /* its SEND has data in it, and has no completion yet */
+    bool answered;      /* or no answer is expected: it has not been sent */
     struct ibv_mr *own; /* of memory that belongs to no range */
     uint8_t *bounce;    /* data that lies in several pieces, in one */
 };
@@ -79,6 +79,14 @@ static inline int fl_rdma_host_closed(struct fl_rdma_host *h)
 
 /* rdma_host.c */
 int fl_rdma_host_take_events(struct fl_rdma_host *host); /* of the connection manager */
+
+/* rdma_host_words.c: the first cause counts here, too, and each returns it. */
+int fl_rdma_host_breach(struct fl_rdma_host *host, const char *what);
+/* 0: the private data of the target's REP will do. */
+int fl_rdma_host_check_reply(struct fl_rdma_host *host, const void *private_data, size_t len,
+                             uint32_t *nr_recv);
+int fl_rdma_host_rejected(struct fl_rdma_host *host, int reason, const void *private_data, size_t len);
+int fl_rdma_host_wc_failed(struct fl_rdma_host *host, const struct ibv_wc *wc);
 
 /* rdma_host_req.c */
 int fl_rdma_host_post_recv(struct fl_rdma_host *host, uint32_t i);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of a host's connection: capsules out, responses in, memory described. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,8 +145,8 @@ static int access_for(const struct fl_request *req)
     return req->to_host ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 }
 
-/* A request whose memory cannot be used fails alone: the connection is not to blame. Without it the controller
- * itself cannot be spoken to, there is no other way. */
+/* A request whose memory cannot be used fails alone: the connection is not to blame. Without it the
+ * controller itself cannot be spoken to, there is no other way. */
 static int cannot_send(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot, int code)
 {
     if (!h->options.qid)
@@ -165,7 +166,8 @@ static int describe(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
     struct ibv_mr *mr;
 
     if (pieces(req, &iov, 1) != 1) {
-        slot->bounce = malloc(req->data_len);
+        slot->bounce = calloc(
+            1, req->data_len); /* a target may leave out some of what it says to have written */
         if (!slot->bounce)
             return cannot_send(h, slot, -ENOMEM);
         if (!req->to_host)
@@ -216,6 +218,7 @@ static void send_capsule(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
     }
     h->nr_sends++;
     h->nr_out++;
+    slot->answered = false;
     if (ibv_post_send(h->id->qp, &wr, &bad))
         fl_rdma_host_broken(h, -EIO, "a command could not be posted");
 }
@@ -230,9 +233,12 @@ void fl_rdma_host_submit(struct fl_rdma_host *h, struct fl_request *req)
     struct fl_rdma_host_slot *slot = &h->slots[req->slot];
 
     req->state = FL_REQUEST_SENT;
-    req->cid = (uint16_t)((uint32_t)slot->generation++ << h->slot_bits | req->slot);
+    do
+        req->cid = (uint16_t)((uint32_t)slot->generation++ << h->slot_bits | req->slot);
+    while (fl_unlikely(req->cid == UINT16_MAX)); /* means "no command" in the error log */
     req->pdu.sqe.cid = le16_of(req->cid);
-    slot->answered = slot->sending = false;
+    slot->answered = true; /* till it is sent: what waits for a place is on a list, and cannot end */
+    slot->sending = false;
     if (fl_unlikely(!may_send(h) || !fl_list_empty(&h->tx_wait)))
         fl_list_add_tail(&h->tx_wait, &req->link);
     else
@@ -245,7 +251,7 @@ static void finish(struct fl_rdma_host *h, struct fl_rdma_host_slot *slot)
 
     if (!slot->answered || slot->sending)
         return;
-    if (slot->bounce && req->to_host)
+    if (slot->bounce && req->to_host && !fl_nvme_cqe_status(&req->cqe))
         copy_pieces(req, slot->bounce, true);
     if (slot->own || slot->bounce)
         end_data(h, slot);
@@ -272,17 +278,36 @@ static void end_unsent(struct fl_rdma_host *h)
 
 /* ---- completions ---- */
 
-static int take_response(struct fl_rdma_host *h, uint32_t recv, uint32_t len)
+/* What came is no response to any command. */
+static int no_response(struct fl_rdma_host *h, const struct ibv_wc *wc, uint16_t cid)
+{
+    char what[160];
+
+    if (wc->opcode != IBV_WC_RECV)
+        return fl_rdma_host_breach(h, "it wrote with an immediate where a response belongs");
+    if (wc->wc_flags & IBV_WC_WITH_INV)
+        snprintf(what, sizeof(what), "its response invalidates the key %08xh, which it was not asked to",
+                 wc->invalidated_rkey);
+    else if (wc->byte_len != sizeof(struct fl_nvme_cqe))
+        snprintf(what, sizeof(what), "it sent a response of %u bytes, which must have 16", wc->byte_len);
+    else
+        snprintf(what, sizeof(what), "it answered command %u, which it has not got, or had answered before",
+                 cid);
+    return fl_rdma_host_breach(h, what);
+}
+
+static int take_response(struct fl_rdma_host *h, uint32_t recv, const struct ibv_wc *wc)
 {
     struct fl_nvme_cqe cqe = h->recvs[recv];
     uint16_t cid = le16_get(cqe.cid);
     uint32_t number = cid & ((1u << h->slot_bits) - 1);
     struct fl_rdma_host_slot *slot = number < h->options.nr_reqs ? &h->slots[number] : NULL;
 
-    if (len != sizeof(cqe))
-        return fl_rdma_host_broken(h, -EPROTO, "the target sent a response that is not 16 bytes long");
+    if (fl_unlikely(wc->opcode != IBV_WC_RECV || wc->byte_len != sizeof(cqe) ||
+                    (wc->wc_flags & IBV_WC_WITH_INV)))
+        return no_response(h, wc, cid);
     if (!slot || !slot->req || slot->req->state != FL_REQUEST_SENT || slot->req->cid != cid || slot->answered)
-        return fl_rdma_host_broken(h, -EPROTO, "the target answered a command that was not sent");
+        return no_response(h, wc, cid);
     if (fl_rdma_host_post_recv(h, recv) < 0)
         return h->err.code;
     slot->req->cqe = cqe;
@@ -311,14 +336,10 @@ static int take_completion(struct fl_rdma_host *h, const struct ibv_wc *wc)
             return h->err.code;
         if (h->closed)
             return fl_rdma_host_closed(h);
-        return fl_rdma_host_broken(h, -ECONNRESET,
-                                   wc->status == IBV_WC_WR_FLUSH_ERR
-                                       ? "the queue pair has failed: the target is gone, or used memory that "
-                                         "is not open to it"
-                                       : fl_rdma_wc_text(wc->status));
+        return fl_rdma_host_wc_failed(h, wc);
     }
     if ((wc->wr_id & ((1 << WR_BITS) - 1)) == WR_RECV)
-        return take_response(h, number, wc->byte_len);
+        return take_response(h, number, wc);
     h->nr_sends -= (uint32_t)(wc->wr_id >> 32);
     if ((wc->wr_id & ((1 << WR_BITS) - 1)) == WR_SEND) {
         h->slots[number].sending = false;

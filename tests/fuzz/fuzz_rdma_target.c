@@ -5,7 +5,8 @@
  * and what the target does with its commands.
  *
  * Byte 0 chooses depth, qid, capsule size, receives in common and the places in the send queue; byte 1 seeds
- * the target. Then steps: a byte, and what belongs to it.
+ * the target. Then steps: a byte, and what belongs to it. Where both are FFh, what follows is the REQ: READs
+ * allowed, length of its private data, the private data; then steps.
  *
  * Whatever comes: no more is posted than the queue pair was made for; memory of a READ or WRITE can be used
  * until it is done (ASan looks), and its pieces add up to the command's data; a response follows its data;
@@ -68,6 +69,10 @@ static struct fuzz {
     struct fl_loop *loop;
     struct fl_conn *conn;
     struct fl_list held;
+    struct fl_loop *other;  /* where the target moves the connection to, at its first command */
+    struct fl_cmd *connect; /* that command, until it is there */
+    bool moves, moving, was_moved;
+    uint32_t capsule_len;
     int nr_commands, nr_released, nr_closed;
     uint8_t sum;
 } f;
@@ -403,6 +408,16 @@ static void start(struct fl_cmd *cmd)
     }
 }
 
+static void moved(struct fl_conn *conn)
+{
+    struct fl_cmd *cmd = f.connect;
+
+    f.moving = false;
+    f.was_moved = true;
+    f.connect = NULL;
+    complete(cmd, 0);
+}
+
 static void hold(struct fl_cmd *cmd)
 {
     fl_list_add_tail(&f.held, &cmd->link);
@@ -412,6 +427,19 @@ static void command(struct fl_cmd *cmd)
 {
     f.nr_commands++;
     cmd->buf = NULL;
+    assert(!f.was_moved || cmd->conn->loop == f.other);
+    if (cmd->in_capsule && !cmd->transport_status)
+        assert(cmd->sgl_len <= f.capsule_len && (!cmd->sgl_len || cmd->capsule_data));
+    if (f.moving) { /* it came with the one before */
+        complete(cmd, FL_NVME_SC_CMD_SEQ_ERROR);
+        return;
+    }
+    if (f.moves && !f.was_moved) {
+        f.moving = true;
+        f.connect = cmd;
+        fl_conn_move(cmd->conn, f.other, NULL, moved);
+        return;
+    }
     switch (next_random() % 4) {
     case 0:
         hold(cmd);
@@ -437,7 +465,7 @@ static void data_ready(struct fl_cmd *cmd)
 
 static bool go_on(void)
 {
-    struct fl_list *l = fl_list_pop(&f.held);
+    struct fl_list *l = f.moving ? NULL : fl_list_pop(&f.held);
     struct fl_cmd *cmd;
 
     if (!l)
@@ -549,6 +577,47 @@ static void deliver_right(uint32_t kind)
     memcpy(at, capsule, FL_MIN(sizeof(capsule), f.recv_sges[0].length)); /* before it is looked at */
 }
 
+/* A capsule of any length, with a descriptor of any type, whose fields lie at the edges of what is allowed.
+ */
+static void deliver_edge(void)
+{
+    static const uint8_t types[] = {FL_NVME_SGL_OFFSET,
+                                    FL_NVME_SGL_KEYED,
+                                    FL_NVME_SGL_KEYED_INVALIDATE,
+                                    FL_NVME_SGL_LAST_SEGMENT_OFFSET,
+                                    FL_NVME_SGL_DATA_BLOCK,
+                                    0x11,
+                                    0x20,
+                                    0x21,
+                                    0x30,
+                                    0x31,
+                                    0x41,
+                                    0x5a,
+                                    0xff};
+    static const uint8_t opcodes[] = {FL_NVME_CMD_WRITE, FL_NVME_CMD_READ, FL_NVME_CMD_FLUSH, 0x7f, 0x05};
+    uint32_t choice = next_byte(), edge = next_byte(), room, len;
+    struct fl_nvme_sqe sqe = {.opcode = opcodes[choice % sizeof(opcodes)],
+                              .sgl = {.type = types[edge % sizeof(types)]}};
+    uint64_t offset = next_byte();
+    uint8_t *at;
+
+    if (!f.nr_recvs || f.qp_dead)
+        return;
+    at = (uint8_t *)(uintptr_t)f.recv_sges[0].addr;
+    room = f.recv_sges[0].length - (uint32_t)sizeof(sqe);
+    len = choice & 64 ? room : FL_MIN(next_byte() * 2u, room);
+    if (edge & 64) /* to the end of what came, and perhaps one past it */
+        offset = len + (offset & 1);
+    if (edge & 128)
+        offset |= UINT64_C(0xffffffff) << (next_byte() % 33);
+    sqe.sgl.addr = le64_of(offset);
+    sqe.sgl.len = le32_of(choice & 128 ? len - (uint32_t)offset + next_byte() % 3 : next_byte() * 16u);
+    if (sqe.sgl.type >> 4 == FL_NVME_SGL_KEYED >> 4)
+        fl_nvme_rdma_sgl_piece((struct fl_nvme_keyed_sgl *)(void *)&sqe.sgl, offset, next_byte() % 4 * 64, 7);
+    deliver((uint32_t)sizeof(sqe) + len, IBV_WC_SUCCESS);
+    memcpy(at, &sqe, sizeof(sqe)); /* before it is looked at */
+}
+
 static void cm_says(enum rdma_cm_event_type type)
 {
     uint64_t one = 1;
@@ -558,6 +627,12 @@ static void cm_says(enum rdma_cm_event_type type)
     f.has_event = true;
     f.event = (struct rdma_cm_event){.id = &f.id, .event = type};
     assert(write(f.channel.fd, &one, sizeof(one)) == sizeof(one));
+}
+
+static void turn(void)
+{
+    fl_loop_turn(f.loop, 0);
+    fl_loop_turn(f.other, 0);
 }
 
 static void step(void)
@@ -592,23 +667,31 @@ static void step(void)
     case 9:
         if (what == 9)
             cm_says((enum rdma_cm_event_type)(next_byte() % 16));
+        else if (what == 129)
+            f.moves = true;
+        else if (what > 129)
+            deliver_edge();
         else
-            fl_loop_turn(f.loop, 0);
+            turn();
         break;
     case 10:
-        if (what == 10 && f.conn)
+        if (what == 10 && f.conn && !f.moving)
             fl_conn_close(f.conn, "the input says so");
         else
-            fl_loop_turn(f.loop, 0);
+            turn();
         break;
     default:
-        fl_loop_turn(f.loop, 0);
+        turn();
     }
 }
 
 static void run(struct fl_rdma_shared **shared)
 {
-    static struct fl_nvme_rdma_req req;
+    static struct {
+        struct fl_nvme_rdma_req req;
+        uint8_t more[224];
+    } hello;
+    uint8_t req_len = sizeof(hello.req), depth = 16;
     uint32_t form = next_byte();
     struct fl_nvme_rdma_ask ask = {.qid = form & 1, .nr_send = 2 + (form >> 1 & 7)};
     struct fl_listen_options o = {.loop = f.loop,
@@ -622,24 +705,34 @@ static void run(struct fl_rdma_shared **shared)
 
     f.seed = next_byte() + 1;
     f.max_send = form & 128 ? 2 * FL_NVME_RDMA_MAX_PIECES + 5 : 0;
+    f.capsule_len = FL_MAX(o.capsule_len, form & 1 ? 0u : 1024u);
     ask.nr_recv = ask.nr_send;
-    fl_nvme_rdma_req_encode(&req, &ask);
+    fl_nvme_rdma_req_encode(&hello.req, &ask);
+    if (form == 255 && f.seed == 256) {
+        depth = (uint8_t)next_byte();
+        req_len = (uint8_t)next_byte();
+        f.capsule_len = FL_MAX(o.capsule_len, 1024u);
+        for (uint32_t i = 0; i < req_len; i++)
+            ((uint8_t *)&hello)[i] = (uint8_t)next_byte();
+        if (le16_get(hello.req.hsqsize) > 63) /* more than the lists here hold */
+            hello.req.hsqsize = le16_of((uint16_t)(le16_get(hello.req.hsqsize) & 1 ? 0xffff : 63));
+    }
     f.id.verbs = &f.context;
     f.nr_ids = 1;
     f.event = (struct rdma_cm_event){
         .id = &f.id,
         .event = RDMA_CM_EVENT_CONNECT_REQUEST,
-        .param.conn = {.private_data = &req, .private_data_len = sizeof(req), .initiator_depth = 16}};
+        .param.conn = {.private_data = &hello, .private_data_len = req_len, .initiator_depth = depth}};
     if (fl_rdma_conn_create(&o, &lib, shared, &f.event) < 0)
         return;
     while (f.left && f.conn)
         step();
     while (f.conn) { /* to its end */
         cm_says(RDMA_CM_EVENT_DISCONNECTED);
-        fl_loop_turn(f.loop, 0);
+        turn();
         while (go_on())
             ;
-        fl_loop_turn(f.loop, 0);
+        turn();
     }
 }
 
@@ -657,7 +750,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                                              .post_recv = post_recv,
                                              .post_srq_recv = post_srq_recv};
     fl_list_init(&f.held);
-    assert(fl_loop_create(NULL, &f.loop) == 0);
+    assert(fl_loop_create(NULL, &f.loop) == 0 && fl_loop_create(NULL, &f.other) == 0);
     run(&shared);
     while (shared) {
         struct fl_rdma_shared *next = shared->next;
@@ -665,8 +758,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         fl_rdma_shared_put(shared);
         shared = next;
     }
-    fl_loop_turn(f.loop, 0);
+    turn();
     fl_loop_destroy(f.loop);
+    fl_loop_destroy(f.other);
     assert(f.nr_commands == f.nr_released && !f.nr_mrs && !f.nr_objects && !f.nr_ids);
     return 0;
 }
