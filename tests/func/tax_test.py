@@ -154,9 +154,14 @@ class FakeKernel(threading.Thread):
     def __exit__(self, *_):
         self.over.set()
         self.join()
-        assert not list(self.root.glob("nvmet/ports/*/subsystems/*")), "still served"
-        assert all(f.read_text().strip() == "0" for f in self.root.glob("nvmet/subsystems/*/namespaces/1/enable")), "still enabled"
+        assert not self.served_still() and not self.enabled_still(), (self.served_still(), self.enabled_still())
         shutil.rmtree(self.root)
+
+    def served_still(self):
+        return list(self.root.glob("nvmet/ports/*/subsystems/*"))
+
+    def enabled_still(self):
+        return [f for f in self.root.glob("nvmet/subsystems/*/namespaces/1/enable") if f.read_text().strip() != "0"]
 
 
 def nvmet(**more):
@@ -177,7 +182,7 @@ def test_the_kernels_target():
         wait_until("the kernel serves", lambda: kernel.seen)
         process.kill()
         process.wait()
-        wait_until("it is taken back", lambda: not list(kernel.root.glob("nvmet/ports/*/subsystems/*")) and os.listdir("work") == [])
+        wait_until("it is taken back", lambda: not kernel.served_still() and not kernel.enabled_still() and os.listdir("work") == [])
     os.makedirs("none")
     assert nvmet(env=dict(kernel.env, FARLANE_CONFIGFS=os.path.abspath("none")))["not_measured"] in (
         "this kernel has no nvmet", "the kernel's module is not loaded: modprobe nvmet-tcp")

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 
-#define STOP_MS    5000
+#define STOP_MS    15000 /* what it has to take back may take the kernel a while */
 #define LINE_LEN   65536
 #define OUTPUT_MAX (64u << 20)
 
