@@ -9,8 +9,8 @@
 
 #define THREADS   4
 #define PAUSES    200
-#define TRIES     10
-#define LOOKS_MAX 40 /* in 100 ms; by the millisecond it would be some 50 to 95 */
+#define TRY_NS    (40 * FL_NS_PER_S) /* on a machine with other work it takes long until none comes between */
+#define LOOKS_MAX 40                 /* in 100 ms; by the millisecond it would be some 50 to 95 */
 #define ROUNDS    300
 
 struct worker {
@@ -216,7 +216,7 @@ static void test_thread_leaves_a_program_alone(void **state)
     assert_int_equal(ibv_req_notify_cq(armed, 0), 0);
     tv_connect(tv);
     struct fl_rnic *rnic = fl_qp_of(tv->a.qp)->rnic;
-    for (int i = 0; i < TRIES && turns > PAUSES / 20; i++) {
+    for (uint64_t limit = fl_now_ns() + TRY_NS; turns > PAUSES / 20 && fl_now_ns() < limit;) {
         for (uint64_t end = fl_now_ns() + 20 * FL_NS_PER_MS; fl_now_ns() < end;)
             exchange(tv);
         turns = nr_thread_turns(rnic);
@@ -262,7 +262,7 @@ static void test_thread_seldom_looks_at_a_steady_program(void **state)
     struct tv *tv = tv_new(IBV_QPT_RC);
     uint64_t looks = LOOKS_MAX + 1;
     tv_connect(tv);
-    for (int i = 0; i < 4 * TRIES && looks > LOOKS_MAX; i++) {
+    for (uint64_t limit = fl_now_ns() + TRY_NS; looks > LOOKS_MAX && fl_now_ns() < limit;) {
         for (uint64_t end = fl_now_ns() + 50 * FL_NS_PER_MS; fl_now_ns() < end;)
             exchange(tv);
         looks = nr_sleeps();

@@ -209,7 +209,7 @@ def test_forged_packets_are_counted():
             return grown(hub, "unknown_qpn") == 11 and grown(peers.said["pids"][0], "bad_icrc") == 7 and \
                 grown(peers.said["pids"][0], "foreign_packets") == 5
         now = {}
-        wait_until("forged packets are counted", counted, 5)
+        wait_until("forged packets are counted", counted)
         after = now[peers.said["pids"][0]]["queue_pairs"][0]
         assert after["counters"]["foreign_rx"] == 5 and after["state"] == "RTS"
         assert after["counters"]["rx_packets"] == q["counters"]["rx_packets"]
@@ -255,11 +255,11 @@ def test_killed_and_stopped_processes():
                 seen = peers.processes()
                 assert seen[pid]["why"] == "does not answer: is it stopped?" and sum(p["details"] for p in seen.values()) == 1
             os.kill(pid, signal.SIGCONT)
-            wait_until("it goes on", lambda: peers.processes().get(pid, {}).get("details"), 5)
+            wait_until("it goes on", lambda: peers.processes().get(pid, {}).get("details"))
             if pid == peers.said["pids"][0]:
                 continue  # it holds the other one's life
             os.kill(pid, signal.SIGKILL)
-            wait_until("it is off the list", lambda: set(peers.processes()) == {peers.said["pids"][0]}, 5)
+            wait_until("it is off the list", lambda: set(peers.processes()) == {peers.said["pids"][0]})
 
 
 def test_at_exit():
