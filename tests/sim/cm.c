@@ -81,6 +81,8 @@ static void make(struct world *w)
     w->drop = w->scenario == CALM ? 0 : (unsigned)below(w, 2) * (unsigned)below(w, 300);
     w->repeat = w->scenario == CALM ? 0 : (unsigned)below(w, 300);
     w->reorder = w->scenario == CALM ? 0 : (unsigned)below(w, 500);
+    w->late = chance(w, 500) ? 2000 * MS : 0;
+    w->again = chance(w, 500);
     w->dead_at = w->scenario == DEAD ? below(w, 1000 * MS) : FL_CM_NEVER;
     w->restart_at = w->scenario == RESTART ? below(w, 1000 * MS) : FL_CM_NEVER;
     w->slow = chance(w, 300);

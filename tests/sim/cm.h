@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Connection manager engines in a simulated network: storms of connects, rejects and disconnects between
- * hosts, with loss, repeats, reordering, slow and impatient programs, a network that dies, a host that
- * restarts; all from one seed. Held all along: each connect ends once at either side and within its time, the
- * two ends agree as far as they can, nothing is told of what its owner has destroyed, and nothing is left at
- * the end.
+ * hosts, with loss, repeats (some of them long after), reordering, slow and impatient programs, a network
+ * that dies, a host that restarts; all from one seed. Held all along: each connect ends once at either side
+ * and within its time, the two ends agree as far as they can, nothing is told of what its owner has
+ * destroyed, and nothing is left at the end.
  */
 #ifndef FL_TESTS_SIM_CM_H
 #define FL_TESTS_SIM_CM_H
@@ -37,6 +37,7 @@ struct end {
     bool begun, ended; /* ended: the one outcome was told, or was its own program's */
     bool up, disconnecting, disconnected, timewait_over, destroyed, rejected;
     bool responded, accepted;
+    bool qpn_free;   /* the peer knows as well that it is over */
     uint64_t end_by; /* an outcome must come by then */
     enum act act;
     uint64_t act_at;
@@ -64,7 +65,8 @@ struct world {
     uint64_t seed, rng, now, order, dead_at, restart_at;
     enum scenario scenario;
     unsigned drop, repeat, reorder; /* out of 1000 */
-    uint64_t latency;
+    uint64_t latency, late;         /* late: what a repeat may be held back */
+    bool again;                     /* queue pair numbers have another connection as soon as one is over */
     struct host hosts[HOSTS];
     struct connect connects[CONNECTS];
     int nr_connects;

@@ -3,9 +3,9 @@
 #include "cm.h"
 #include "wire/ib.h"
 
-static void put_packet(struct world *w, int to, const struct fl_cm_tx *tx)
+static void put_packet(struct world *w, int to, const struct fl_cm_tx *tx, uint64_t late)
 {
-    uint64_t delay = w->latency + below(w, w->latency);
+    uint64_t delay = w->latency + below(w, w->latency) + late;
     if (chance(w, w->reorder))
         delay += below(w, 20 * w->latency);
     HOLDS(w, w->nr_packets < PACKETS_MAX, "more packets than a few connects can need");
@@ -28,9 +28,9 @@ void send_all(struct world *w, int from)
             w->nr_dropped++;
             continue;
         }
-        put_packet(w, to, &tx);
+        put_packet(w, to, &tx, 0);
         if (chance(w, w->repeat))
-            put_packet(w, to, &tx);
+            put_packet(w, to, &tx, w->late ? below(w, w->late) : 0);
     }
 }
 

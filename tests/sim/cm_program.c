@@ -163,6 +163,9 @@ void take_event(struct world *w, int host, const struct fl_cm_event *event)
         HOLDS(w, !w->exact || !event->timed_out, "%s: no answer to its DREQ, though little is lost",
               name_of(end));
         end->disconnected = true;
+        end->qpn_free = !event->timed_out;
+        HOLDS(w, !w->exact || end->disconnecting || other->disconnecting || other->destroyed || !other->up,
+              "%s: disconnected by nobody", name_of(end));
         if (chance(w, 500))
             plan(end, ACT_DESTROY, 1000 * MS);
         break;
@@ -192,8 +195,24 @@ void destroy(struct end *end)
     forget(end);
 }
 
+/* The next queue pair at a host gets the number of one whose connection is over, whose late messages must not
+ * disturb it. */
+static void choose_qpn(struct world *w, struct end *end)
+{
+    for (int i = 0; w->again && i < w->nr_connects; i++) {
+        struct end *old = &w->connects[i].end[end->role];
+        if (old->host != end->host || !old->qpn_free)
+            continue;
+        old->qpn_free = false;
+        end->terms.qpn = old->terms.qpn;
+        note(w, "%s: with the queue pair of %s", name_of(end), name_of(old));
+        return;
+    }
+}
+
 static void do_connect(struct world *w, struct end *end)
 {
+    choose_qpn(w, end);
     char text[16];
     const struct host *from = &w->hosts[end->host], *to = &w->hosts[end->connect->end[ASKED].host];
     snprintf(text, sizeof(text), "ask %d", end->connect->nr);
@@ -230,6 +249,7 @@ void do_act(struct world *w, struct end *end)
         do_connect(w, end);
         break;
     case ACT_ACCEPT:
+        choose_qpn(w, end);
         snprintf(text, sizeof(text), "yes %d", end->connect->nr);
         if (fl_cm_accept(cm, end->conn, &end->terms, text, sizeof(text), w->now)) {
             HOLDS(w, end->ended || w->lazy, "%s: cannot accept", name_of(end));

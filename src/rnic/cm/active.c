@@ -115,7 +115,7 @@ void fl_cm_rx_rep(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct 
     fl_cm_send_nothing(conn);
     fl_cm_take_rep(conn, mad);
     struct fl_cm_conn *old = fl_cm_find_qpn(cm, &conn->route.remote, conn->remote_guid, conn->peer.qpn);
-    if (old) {
+    if (old && fl_cm_blocks(old)) {
         conn->state = FL_CM_REP_RCVD;
         conn->reason = FL_CM_REJ_STALE;
         fl_cm_tell_end(cm, conn, FL_CM_REJECTED, NULL);
@@ -123,6 +123,8 @@ void fl_cm_rx_rep(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct 
         fl_cm_end_stale(cm, old, now);
         return;
     }
+    if (old)
+        fl_cm_end_stale(cm, old, now);
     fl_cm_link_peer(cm, conn);
     fl_cm_link_qpn(cm, conn);
     conn->state = FL_CM_REP_RCVD;

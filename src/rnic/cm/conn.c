@@ -129,9 +129,8 @@ void fl_cm_close(struct fl_cm *cm, struct fl_cm_conn *conn)
     fl_cm_set_deadline(cm, conn, FL_CM_NEVER);
 }
 
-/* How long a message of the peer may come again: all of its repeats, of which an MRA has put off one, and
- * some more for what the network holds back. */
-static uint64_t repeats_ns(const struct fl_cm_conn *conn)
+/* All of its repeats, of which an MRA has put off one, and some more for what the network holds back. */
+uint64_t fl_cm_repeats_ns(const struct fl_cm_conn *conn)
 {
     uint64_t one = conn->grant_ns + fl_cm_peer_code_ns(conn->route.ack_timeout, FL_CM_PEER_CODE_MAX);
     return (conn->retries + 2u) * one + (conn->mra_sent ? fl_cm_code_ns(conn->service_timeout) : 0);
@@ -143,7 +142,8 @@ void fl_cm_keep(struct fl_cm *cm, struct fl_cm_conn *conn, enum fl_cm_state stat
     fl_cm_leave_backlog(conn);
     fl_list_del(&conn->by_qpn);
     conn->state = state;
-    fl_cm_set_deadline(cm, conn, now + repeats_ns(conn));
+    fl_cm_set_deadline(cm, conn, now + fl_cm_repeats_ns(conn));
+    fl_cm_remember(cm, conn, now); /* should it be kept for less, since there are too many */
     fl_list_add_tail(&cm->kept, &conn->kept);
     if (++cm->nr_kept > FL_CM_KEPT_MAX)
         fl_cm_close(cm, FL_LIST_FIRST(&cm->kept, struct fl_cm_conn, kept));

@@ -24,7 +24,10 @@ void fl_cm_send_dreq(struct fl_cm *cm, struct fl_cm_conn *conn, const void *priv
     fl_cm_send_out(cm, conn, wait, conn->passive ? conn->retries : cm->config.retries, now);
 }
 
-/* Packets of the connection may still be on their way: its queue pair's number must not be used yet. */
+/*
+ * Packets of the connection may still be on their way: its queue pair's number must not be used yet. That is
+ * each side's own affair: the peer's may have a new connection, if the peer says so, and so is it with Linux.
+ */
 static void enter_timewait(struct fl_cm *cm, struct fl_cm_conn *conn, const struct fl_cm_mad *mad,
                            uint64_t now)
 {
@@ -32,6 +35,8 @@ static void enter_timewait(struct fl_cm *cm, struct fl_cm_conn *conn, const stru
     if (!conn->tx)
         fl_list_del(&conn->to_send);
     conn->state = FL_CM_TIMEWAIT;
+    fl_list_del(&conn->by_qpn);
+    fl_cm_remember(cm, conn, now);
     fl_cm_set_deadline(cm, conn, now + fl_cm_peer_code_ns(fl_cm_ack_timeout(conn), FL_CM_TIMEWAIT_CODE_MAX));
     fl_cm_tell(cm, conn, FL_CM_DISCONNECTED, mad);
 }
@@ -101,7 +106,10 @@ void fl_cm_end_stale(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now)
         cm->stats.nr_stale++;
         fl_cm_send_dreq(cm, conn, NULL, 0, now);
         break;
-    default: /* on its way out already */
+    case FL_CM_DREQ_SENT: /* says as much as a DREP, which may have been overtaken */
+        enter_timewait(cm, conn, NULL, now);
+        break;
+    default: /* not among those that have a queue pair */
         break;
     }
 }

@@ -61,7 +61,8 @@ int fl_cm_create(const struct fl_cm_config *config, struct fl_cm **out)
     cm->by_id = new_table(len);
     cm->by_peer = new_table(len);
     cm->by_qpn = new_table(len);
-    if (!cm->by_id || !cm->by_peer || !cm->by_qpn) {
+    cm->past = calloc(FL_CM_PAST_LEN, sizeof(*cm->past));
+    if (!cm->by_id || !cm->by_peer || !cm->by_qpn || !cm->past) {
         fl_cm_destroy(cm);
         return -ENOMEM;
     }
@@ -80,6 +81,7 @@ void fl_cm_destroy(struct fl_cm *cm)
     free(cm->by_id);
     free(cm->by_peer);
     free(cm->by_qpn);
+    free(cm->past);
     free(cm);
 }
 

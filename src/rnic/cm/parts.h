@@ -10,7 +10,8 @@
 #define FL_CM_ANSWERS_MAX 64                         /* answers to strangers that wait to be sent */
 #define FL_CM_AWAITED_MAX 16u                        /* fl_cm_await() */
 #define FL_CM_AWAITED_NS  (2000 * UINT64_C(1000000)) /* perftest comes back after one second */
-#define FL_CM_KEPT_MAX    1024 /* connections that are over, kept so that repeats get the same answer */
+#define FL_CM_KEPT_MAX    1024  /* connections that are over, kept so that repeats get the same answer */
+#define FL_CM_PAST_LEN    4096u /* requests that are over: past.c */
 
 /* What a peer's time codes count as: none makes us fast without end, or wait for days */
 #define FL_CM_PEER_CODE_MIN     10 /* 4 ms */
@@ -95,7 +96,11 @@ struct fl_cm {
         uint64_t service_id, at;
     } awaited[FL_CM_AWAITED_MAX];
     uint32_t nr_awaited; /* in all; the newest are kept */
-    uint32_t id_count;   /* goes through all IDs before one comes again */
+    struct fl_cm_past {
+        uint64_t key, until;
+        uint16_t reason;
+    } * past;          /* FL_CM_PAST_LEN */
+    uint32_t id_count; /* goes through all IDs before one comes again */
     uint64_t nr_drawn;
     struct fl_cm_tx answers[FL_CM_ANSWERS_MAX];
     uint32_t answers_head, answers_tail;
@@ -125,7 +130,8 @@ static inline uint64_t fl_cm_code_ns(uint8_t code)
 {
     return 4096ull << code;
 }
-uint64_t fl_cm_peer_code_ns(uint8_t code, uint8_t max); /* bounded */
+uint64_t fl_cm_peer_code_ns(uint8_t code, uint8_t max);   /* bounded */
+uint64_t fl_cm_repeats_ns(const struct fl_cm_conn *conn); /* how long a message of the peer may come again */
 static inline void fl_cm_set_deadline(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t at)
 {
     fl_timer_heap_set(&cm->timers, &conn->timer, at); /* it is in the heap, so this cannot fail */
@@ -160,6 +166,11 @@ void fl_cm_timewait_over(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now
 void fl_cm_no_answer(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
 /* A new connection has the queue pair of this one: the peer does not know this one any more. */
 void fl_cm_end_stale(struct fl_cm *cm, struct fl_cm_conn *conn, uint64_t now);
+/* It is connected, or half so, and the new one is rejected for it (12.9.8.3.1). */
+static inline bool fl_cm_blocks(const struct fl_cm_conn *conn)
+{
+    return conn->state == FL_CM_REP_SENT || conn->state == FL_CM_REP_RCVD || conn->state == FL_CM_UP;
+}
 
 /* message.c: MADs from connections and back. Lengths of private data and ari are checked by the caller. */
 void fl_cm_build_req(const struct fl_cm *cm, struct fl_cm_conn *conn, const void *private_data,
@@ -182,6 +193,14 @@ void fl_cm_take_rep(struct fl_cm_conn *conn, const struct fl_cm_mad *mad);
 enum fl_cm_ip { FL_CM_IP_RIGHT, FL_CM_IP_NONE, FL_CM_IP_FORGED };
 enum fl_cm_ip fl_cm_check_ip(uint64_t service_id, const void *private_data, size_t len,
                              const struct fl_cm_meta *meta, uint16_t *src_port);
+
+/* past.c: requests that are over, of which the network may still hold a copy */
+void fl_cm_remember(struct fl_cm *cm, const struct fl_cm_conn *conn, uint64_t now);
+void fl_cm_remember_rejected(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_req *req,
+                             uint16_t reason, uint64_t now);
+/* NULL: it is new. reason: what it was rejected for; 0: there is nothing more to say about it. */
+const struct fl_cm_past *fl_cm_find_past(const struct fl_cm *cm, const struct fl_cm_meta *meta,
+                                         const struct fl_cm_req *req, uint64_t now);
 
 /* stranger.c: answers that need no connection */
 void fl_cm_reject_stranger(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad,

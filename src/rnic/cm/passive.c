@@ -147,8 +147,8 @@ static uint16_t judge_req(const struct fl_cm_req *req, const struct fl_cm_meta *
 }
 
 /*
- * A new connect of a queue pair that has a connection: the peer has forgotten that one. What was
- * not accepted yet left nothing behind, and the new one takes its place.
+ * A new connect of a queue pair that has a connection: the peer has forgotten that one. What was not accepted
+ * yet left nothing behind, and what ends is no connection any more: the new one takes its place.
  */
 static bool is_stale(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_req *req,
                      uint64_t now)
@@ -156,9 +156,17 @@ static bool is_stale(struct fl_cm *cm, const struct fl_cm_meta *meta, const stru
     struct fl_cm_conn *old = fl_cm_find_qpn(cm, &meta->remote, be64_get(req->ca_guid), be24_get(req->qpn));
     if (!old)
         return false;
-    bool in_the_way = old->state != FL_CM_REQ_RCVD;
+    bool blocks = fl_cm_blocks(old);
     fl_cm_end_stale(cm, old, now);
-    return in_the_way;
+    return blocks;
+}
+
+/* It must not be taken for a new one later, when the queue pair has a connection that it would end. */
+static void reject_unmade(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct fl_cm_mad *mad,
+                          uint16_t reason, uint64_t now)
+{
+    fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, reason, NULL, 0);
+    fl_cm_remember_rejected(cm, meta, &mad->req, reason, now);
 }
 
 static uint16_t reason_of(int error)
@@ -187,6 +195,13 @@ void fl_cm_rx_req(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct 
         take_req_again(cm, meta, conn, mad);
         return;
     }
+    const struct fl_cm_past *past = fl_cm_find_past(cm, meta, req, now);
+    if (past) {
+        cm->stats.nr_duplicates++;
+        if (past->reason)
+            fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, past->reason, NULL, 0);
+        return;
+    }
     uint16_t reason = ip == FL_CM_IP_NONE ? FL_CM_REJ_UNSUPPORTED : judge_req(req, meta);
     if (reason) {
         cm->stats.nr_malformed++;
@@ -194,13 +209,13 @@ void fl_cm_rx_req(struct fl_cm *cm, const struct fl_cm_meta *meta, const struct 
         return;
     }
     if (is_stale(cm, meta, req, now)) {
-        fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, FL_CM_REJ_STALE, NULL, 0);
+        reject_unmade(cm, meta, mad, FL_CM_REJ_STALE, now);
         return;
     }
     int r = fl_cm_new_request(cm, meta, service_id, now, &conn);
     if (r) {
         if (r != -EAGAIN)
-            fl_cm_reject_stranger(cm, meta, mad, FL_CM_ABOUT_REQ, reason_of(r), NULL, 0);
+            reject_unmade(cm, meta, mad, reason_of(r), now);
         return;
     }
     fl_cm_take_req(conn, mad, meta);

@@ -41,15 +41,51 @@ static void stale_connection(void **state)
     move(&bed, A, FL_CM_DREP); /* it knows nothing of it, and that is agreed */
     assert_ptr_equal(expect_event(&bed, B, FL_CM_DISCONNECTED).conn, conn[B]);
     assert_int_equal(fl_cm_stats(bed.cm[B])->nr_stale, 1);
-    begin(&bed); /* still in time wait */
-    move(&bed, A, FL_CM_REQ);
-    move(&bed, B, FL_CM_REJ);
-    assert_int_equal(expect_event(&bed, A, FL_CM_REJECTED).reason, FL_CM_REJ_STALE);
+    establish(&bed, conn); /* the old one, in time wait, is in nobody's way */
+    bed_fini(&bed);
+}
+
+/* Short programs of a host without others: each begins with queue pair numbers of its own choice, one day
+ * with those of the last. */
+static void queue_pair_of_one_in_time_wait(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2], *old;
+    bed_init(&bed);
+    establish(&bed, conn);
+    old = conn[B];
+    assert_int_equal(fl_cm_disconnect(bed.cm[A], conn[A], NULL, 0, bed.now), 0);
+    move(&bed, A, FL_CM_DREQ);
+    move(&bed, B, FL_CM_DREP);
+    expect_event(&bed, A, FL_CM_DISCONNECTED);
+    expect_event(&bed, B, FL_CM_DISCONNECTED);
+    restart(&bed);
+    establish(&bed, conn);
+    wait_for(&bed, B);
+    assert_ptr_equal(expect_event(&bed, B, FL_CM_TIMEWAIT_EXIT).conn, old);
     expect_no_event(&bed);
     expect_silence(&bed);
-    wait_for(&bed, B);
-    expect_event(&bed, B, FL_CM_TIMEWAIT_EXIT);
+    bed_fini(&bed);
+}
+
+/* The peer died, does not hear that it is over, and comes back. */
+static void queue_pair_of_one_that_ends(void **state)
+{
+    struct bed bed;
+    struct fl_cm_conn *conn[2], *old;
+    bed_init(&bed);
     establish(&bed, conn);
+    old = conn[B];
+    assert_int_equal(fl_cm_disconnect(bed.cm[B], conn[B], NULL, 0, bed.now), 0);
+    lose(&bed, B, FL_CM_DREQ);
+    restart(&bed);
+    conn[A] = begin(&bed);
+    move(&bed, A, FL_CM_REQ);
+    struct fl_cm_event event = expect_event(&bed, B, FL_CM_DISCONNECTED);
+    assert_ptr_equal(event.conn, old);
+    assert_false(event.timed_out);
+    assert_ptr_not_equal(expect_event(&bed, B, FL_CM_CONNECT_REQUEST).conn, old);
+    expect_silence(&bed);
     bed_fini(&bed);
 }
 
@@ -118,6 +154,7 @@ static void stale_reply(void **state)
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(same_id_for_another_connect), cmocka_unit_test(stale_connection),
-                       cmocka_unit_test(stale_request), cmocka_unit_test(stale_half_open),
-                       cmocka_unit_test(stale_reply));
+                       cmocka_unit_test(queue_pair_of_one_in_time_wait),
+                       cmocka_unit_test(queue_pair_of_one_that_ends), cmocka_unit_test(stale_request),
+                       cmocka_unit_test(stale_half_open), cmocka_unit_test(stale_reply));
 }

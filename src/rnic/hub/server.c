@@ -77,13 +77,42 @@ static int watch(struct fl_hub_server *s, int fd, uint32_t number)
     return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
+static uint64_t hash_of_boot(uint64_t otherwise)
+{
+    char id[64];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, id, sizeof(id));
+    if (fd >= 0)
+        close(fd);
+    if (len <= 0)
+        return otherwise;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (ssize_t i = 0; i < len; i++)
+        hash = (hash ^ (uint8_t)id[i]) * UINT64_C(0x100000001b3);
+    return hash >> 32;
+}
+
+/*
+ * Where numbers begin. Slots anywhere, as nothing else may tell a hub's communication IDs from those of the
+ * last. Blocks each millisecond one further, from a place that this boot's secret says: a program that runs
+ * alone is a hub of its own, and the next one must not get its queue pair numbers, which a peer may still
+ * have in TIMEWAIT. By chance one in some hundred would.
+ */
+static uint64_t new_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        seed = fl_now_ns();
+    uint32_t block = (uint32_t)(hash_of_boot(seed) + fl_now_ns() / FL_NS_PER_MS);
+    return seed >> 32 << 32 | block;
+}
+
 int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_hub_server **server)
 {
     const struct fl_hub_peer self = {
         .pid = (int32_t)getpid(), .uid = (uint32_t)geteuid(), .udp_port = options->udp_port};
     struct fl_hub_server *s = calloc(1, sizeof(*s));
     char address[FL_HUB_ADDRESS_LEN] = {0};
-    uint64_t seed;
     int rc;
     if (!s)
         return -ENOMEM;
@@ -99,9 +128,7 @@ int fl_hub_server_start(const struct fl_hub_server_options *options, struct fl_h
     rc = create_shared(s);
     if (rc < 0)
         goto close_listener;
-    if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-        seed = fl_now_ns();
-    fl_hub_table_init(&s->table, s->shared, options->before, seed);
+    fl_hub_table_init(&s->table, s->shared, options->before, new_seed());
     s->missing_at = options->before ? fl_now_ns() + PATIENCE_NS : UINT64_MAX;
     s->settled_at = options->settle_ns ? fl_now_ns() + options->settle_ns : UINT64_MAX;
     s->table.settling = options->settle_ns > 0;

@@ -82,7 +82,7 @@ void fl_hub_table_init(struct fl_hub_table *table, struct fl_hub_shared *shared,
     *table = (struct fl_hub_table){
         .shared = shared,
         .next_slot = (uint32_t)(seed >> 32) % FL_HUB_SLOTS,
-        .next_block = (uint32_t)seed % FL_HUB_BLOCKS,
+        .next_block = 1 + (uint32_t)seed % (FL_HUB_BLOCKS - 2), /* those that may be */
     };
     for (uint32_t i = 0; i < FL_HUB_BUCKETS; i++)
         fl_list_init(&table->services[i]);
