@@ -22,8 +22,10 @@ int fl_rdma_lib_get(bool hardware, const struct fl_rdma_lib **lib, struct fl_err
     int r = 0;
 
     *lib = &fl_rdma_soft;
-    if (!hardware)
+    if (!hardware) {
+        fl_rnic_failure_is_told(); /* fl_rdma_no_manager() */
         return 0;
+    }
     pthread_mutex_lock(&lock);
     r = fl_verbs_hardware(&hardware_lib.verbs, err);
     if (r == 0)

@@ -82,7 +82,7 @@ struct ibv_context *fl_context_open(struct ibv_device *device)
     c->device = FL_CONTAINER_OF(device, struct fl_device, device);
     c->rnic = fl_rnic_get(&err);
     if (!c->rnic) {
-        FL_ERR("%s: %s", device->name, err.text);
+        fl_rnic_log_failure(device->name, &err);
         goto free_context;
     }
     int r = open_fds(&c->verbs.context);

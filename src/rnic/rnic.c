@@ -27,6 +27,7 @@ static struct {
     pthread_mutex_t lock; /* getting and putting; held across a fork */
     struct fl_rnic *rnic;
     struct fl_error failure; /* of the last attempt to make one; code 0: it was made */
+    bool failure_is_told;    /* by whom it fails; atomic */
     struct fl_rnic *ended;   /* the process ends: the program's objects still point at it */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -245,6 +246,17 @@ void fl_rnic_failure(struct fl_error *err)
     pthread_mutex_lock(&process.lock);
     *err = process.failure;
     pthread_mutex_unlock(&process.lock);
+}
+
+void fl_rnic_failure_is_told(void)
+{
+    __atomic_store_n(&process.failure_is_told, true, __ATOMIC_RELAXED);
+}
+
+void fl_rnic_log_failure(const char *who, const struct fl_error *err)
+{
+    if (!__atomic_load_n(&process.failure_is_told, __ATOMIC_RELAXED))
+        FL_ERR("%s: %s", who, err->text);
 }
 
 void fl_rnic_put(struct fl_rnic *rnic)

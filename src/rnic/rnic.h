@@ -113,6 +113,8 @@ struct fl_rnic {
 
 /* The process's RNIC, opened with the first reference. NULL and errno. */
 struct fl_rnic *fl_rnic_get(struct fl_error *err);
+/* Logs it, unless fl_rnic_failure_is_told(). who: the device, or what else needs the RNIC */
+void fl_rnic_log_failure(const char *who, const struct fl_error *err);
 void fl_rnic_put(struct fl_rnic *rnic);
 /* Shows the process's RNIC under its lock, NULL if there is none. False: somebody else had it for too long.
  */

@@ -15,6 +15,9 @@
 
 /* rnic.c: why the RNIC could not start, where a function failed with that errno; code 0: it did start */
 void fl_rnic_failure(struct fl_error *err);
+/* Who asks for that tells it: then it is not logged, too. A program that knows verbs alone learns of it by
+ * the log. */
+void fl_rnic_failure_is_told(void);
 
 /* device.c, context.c */
 struct ibv_device **fl_device_list_get(int *nr);
@@ -83,10 +86,10 @@ int fl_qp_destroy(struct ibv_qp *qp);
 int fl_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fl_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 /*
- * Of the READs posted from now on: each packet's data, checked, is offered to f, once for each byte and mostly in order.
- * True: f has put it where it belongs, and the request's SGEs are not looked at. Called by whatever thread moves the
- * RNIC on, with its lock held: f calls nothing of the verbs, and is quick. Where data does not come in packets (shared
- * memory) it is not called. f NULL: no longer.
+ * Of the READs posted from now on: each packet's data, checked, is offered to f, once for each byte and
+ * mostly in order. True: f has put it where it belongs, and the request's SGEs are not looked at. Called by
+ * whatever thread moves the RNIC on, with its lock held: f calls nothing of the verbs, and is quick. Where
+ * data does not come in packets (shared memory) it is not called. f NULL: no longer.
  */
 typedef bool fl_qp_place(void *arg, uint64_t wr_id, uint32_t offset, const void *data, uint32_t len);
 void fl_qp_place_answers(struct ibv_qp *qp, fl_qp_place *f, void *arg);

@@ -138,6 +138,8 @@ def test_a_port_that_is_taken():
         s.bind(("::", port))
         env = {**os.environ, "FARLANE_ROCE_PORT": str(port), "FARLANE_HUB": f"farlane-func-taken-{os.getpid()}"}
         says = ["the software RNIC cannot start", "rdma_rxe", "dev=hardware"]
+        done = run("info", "nvme+rdma://127.0.0.1:9/" + NQN, status=FAILED, env=env)
+        assert done.stderr.count("holds it") == 1, done.stderr  # once, and not by the log too
         refused("info", "nvme+rdma://127.0.0.1:9/" + NQN, status=FAILED, says=says, env=env)
         refused("serve", "--ns", "ram:1M", "--control", "none", "--strict", "--listen", "rdma://127.0.0.1:0", status=FAILED, says=says, env=env)
 

@@ -153,7 +153,7 @@ static int create(struct fl_cma **made)
     cma->rnic = r ? NULL : fl_rnic_get(&err);
     if (!r && !cma->rnic) {
         r = -errno;
-        FL_ERR("connection manager: %s", err.text);
+        fl_rnic_log_failure("connection manager", &err);
     }
     if (r)
         goto free_cma;
