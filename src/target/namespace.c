@@ -233,7 +233,7 @@ static int check_uuid(struct fl_target *target, const uint8_t *uuid, const char 
     fl_list_for_each (ss, &target->subsystems, link)
         for (uint32_t i = 1; ss->nr_ns && i <= FL_NSID_MAX; i++)
             if (ss->ns[i] && !memcmp(ss->ns[i]->uuid, uuid, 16))
-                return fl_error_set(err, -EEXIST,
+                return fl_error_set(err, -ENOTUNIQ,
                                     "%s has the same UUID as namespace %u of %s (%s): is it the same data?",
                                     spec, i, ss->nqn, ss->ns[i]->spec);
     return 0;

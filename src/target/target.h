@@ -70,6 +70,7 @@ struct fl_namespace_options {
     uint32_t ana_group;   /* 0: 1 */
 };
 #define FL_TARGET_NSID_MAX 1024u /* NN and MNAN: the ANA log of that many fits into any MDTS from 8 KiB */
+/* -EEXIST: there is one of that NSID; -ENOTUNIQ: there is one, here or in another subsystem, of that UUID. */
 int fl_namespace_add(struct fl_subsystem *ss, const struct fl_namespace_options *options, uint32_t *nsid, struct fl_error *err);
 /* Ends when the I/O in flight has ended, or after deadline_ms (0: default 30 s) with -ETIMEDOUT (the namespace is gone for hosts
  * at once, the back end is closed when its I/O ends). */

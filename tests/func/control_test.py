@@ -50,6 +50,8 @@ def test_namespaces_come_and_go():
         refused("info", base + "?ns=1", status=NOT_FOUND, says="1")
         error(s.request("DELETE", SS + "/namespaces/1", status=404), "ENOENT", None, "1")
         error(s.request("POST", SS + "/namespaces", {"spec": "ram:1M", "nsid": 9}, status=409), "EEXIST", "nsid", "9")
+        error(s.request("POST", SS + "/namespaces", {"spec": "ram:1M", "nsid": 10, "uuid": "11111111-2222-3333-4444-555555555555"}, status=409),
+              "EEXIST", "uuid", "same UUID as namespace 9")
         error(s.request("POST", SS + "/namespaces", {"spec": "ram:1M", "nsid": 0}, status=400), "EINVAL", "nsid", "allowed")
         error(s.request("POST", SS + "/namespaces", {"spec": "rom:1M"}, status=400), "EINVAL", "spec")
         error(s.request("POST", SS + "/namespaces", {"spec": "file:/no/such/file"}, status=404), "ENOENT", "spec", "/no/such/file")

@@ -231,8 +231,10 @@ int server_add_namespace(struct fl_subsystem *ss, const struct config_namespace 
         options.uuid = uuid.b;
     }
     rc = fl_namespace_add(ss, &options, nsid, err);
-    set_field(field, rc == -EEXIST && cfg->nsid ? "nsid" : "spec");
-    return rc;
+    set_field(field, rc == -EEXIST && cfg->nsid ? "nsid" : rc == -ENOTUNIQ && cfg->uuid ? "uuid" : "spec");
+    if (rc == -ENOTUNIQ && err)
+        err->code = -EEXIST;
+    return rc == -ENOTUNIQ ? -EEXIST : rc;
 }
 
 /* What a subsystem's -EINVAL is about. */
