@@ -58,6 +58,25 @@ def test_copy_onto_itself():
     assert pathlib.Path("a").read_bytes() == before
 
 
+def test_copy_makes_the_file_of_a_url():
+    """As large as the source, in whole blocks, wherever the source is; and none is left of a copy that did not come to its end."""
+    make_file("a", (1 << 20) + 512 + 77)
+    for url, size in ("file:b", (1 << 20) + 1024), ("file:c%2Cd,bs=4096", (1 << 20) + 4096), ("file:e,size=2M", 2 << 20):
+        run("copy", "a", url, "--verify")
+        made = pathlib.Path(url[5:].split(",")[0].replace("%2C", ",")).read_bytes()
+        assert made == pathlib.Path("a").read_bytes().ljust(size, b"\0"), url
+    with Serve("--ns", "file:b", "--nqn", NQN) as s:
+        run("copy", s.url, "file:f")
+        assert pathlib.Path("f").read_bytes() == pathlib.Path("b").read_bytes()
+    refused("copy", "a", "file:g,size=1M", status=FAILED, says=["too small", "nothing was written"])
+    assert not os.path.exists("g")
+    refused("copy", "a", "file:none/g", status=NOT_FOUND, says="nor does its folder")
+    p = start_copy("null:64G", "file:h")
+    wait_until("the copy to begin", lambda: os.path.exists("h") and os.stat("h").st_blocks)
+    p.terminate()
+    assert p.wait(PATIENCE) == 143 and "is removed" in p.stderr.read() and not os.path.exists("h")
+
+
 def test_copy_to_a_served_file():
     make_file("a", 1 << 20, seed=2)
     make_file("served", 1 << 20)

@@ -34,9 +34,44 @@ struct copy {
     uint64_t depth, chunk_len;
     struct fl_device_options device;
     struct endpoint from, to;
+    char *made;     /* the path of the file that dst, a URL, has made; NULL: none */
+    char *made_url; /* dst, with the size that the file is made with */
     uint32_t *crc;
     struct pump_result copied, verified;
 };
+
+/* A file: URL whose file is not there, and that names no size: the file gets the source's. */
+static int name_size(struct copy *c, struct fl_error *err)
+{
+    struct fl_url *url = calloc(1, sizeof(*url));
+    int rc = url ? fl_url_parse(c->dst, url, err) : -ENOMEM;
+    struct stat st;
+
+    if (rc < 0 || url->kind != FL_URL_FILE || stat(url->path, &st) == 0 || errno != ENOENT)
+        goto free_url;
+    c->made = strdup(url->path);
+    if (!url->size)
+        url->size = fl_round_up(c->from.len, url->block_len ? url->block_len : 512);
+    c->made_url = malloc(FL_URL_TEXT_LEN);
+    if (c->made && c->made_url)
+        fl_url_format(url, c->made_url, FL_URL_TEXT_LEN);
+    else
+        rc = -ENOMEM;
+free_url:
+    free(url);
+    return rc;
+}
+
+static int open_sink_device(struct copy *c, struct fl_error *err)
+{
+    int rc = name_size(c, err);
+
+    if (rc == 0)
+        rc = endpoint_open_device(&c->to, c->made_url ? c->made_url : c->dst, &c->device, (uint32_t)c->depth,
+                                  (uint32_t)c->chunk_len, err);
+    c->to.created = rc == 0 && c->made;
+    return rc;
+}
 
 static int open_both(struct copy *c, struct fl_error *err)
 {
@@ -50,8 +85,7 @@ static int open_both(struct copy *c, struct fl_error *err)
     if (rc < 0)
         return rc;
     if (fl_url_has_scheme(c->dst))
-        rc = endpoint_open_device(&c->to, c->dst, &c->device, (uint32_t)c->depth, (uint32_t)c->chunk_len,
-                                  err);
+        rc = open_sink_device(c, err);
     pump_catch_signals(); /* from here on, an interrupt must not leave half a file behind */
     if (!fl_url_has_scheme(c->dst))
         rc = endpoint_open_sink_file(&c->to, c->dst, c->force, err);
@@ -168,7 +202,7 @@ static void clean_up(const struct copy *c, int rc, struct fl_error *err)
 {
     if (!c->to.created)
         fl_error_wrap(err, rc, "%s is now incomplete", c->dst);
-    else if (unlink(c->dst) == 0)
+    else if (unlink(c->made ? c->made : c->dst) == 0)
         fl_error_wrap(err, rc, "%s was not complete, and is removed", c->dst);
     else
         fl_error_wrap(err, rc, "%s is not complete, and cannot be removed (%s)", c->dst, strerror(errno));
@@ -180,11 +214,13 @@ static int copy(struct copy *c)
     int rc = open_both(c, &err);
 
     if (rc < 0)
-        return cmd_fail(&err, rc);
+        goto free_names;
     if (same_file(c))
         rc = fl_error_set(&err, -EINVAL, "%s and %s are the same file; nothing was written", c->src, c->dst);
     else
         rc = check_sizes(c, &err);
+    if (rc < 0 && c->made) /* with a size that is too small */
+        unlink(c->made);
     if (rc == 0) {
         c->crc = calloc(c->from.len / c->chunk_len + 1, sizeof(*c->crc));
         rc = c->crc ? move(c, &err) : -ENOMEM;
@@ -198,9 +234,12 @@ static int copy(struct copy *c)
     }
     if (rc == 0)
         report(c);
-    free(c->crc);
     endpoint_close(&c->from);
     endpoint_close(&c->to);
+free_names:
+    free(c->crc);
+    free(c->made);
+    free(c->made_url);
     if (rc == -EINTR)
         cmd_complain("%s", err.text);
     return rc == -EINTR ? EXIT_SIGNALLED + pump_signal() : rc < 0 ? cmd_fail(&err, rc) : EXIT_OK;
@@ -274,9 +313,10 @@ const struct cmd cmd_copy = {
     .name = "copy",
     .summary = "copy a whole namespace or file to another, with a check if wanted",
     .usage = "copy SRC DST [--verify]",
-    .details = "SRC and DST are each a path or the URL of a namespace. A file that DST names is made; a "
-               "namespace has to be as large as\n"
-               "SRC at least, which is looked at before anything is written. What was copied is flushed.\n"
+    .details = "SRC and DST are each a path or the URL of a namespace. A file that DST names, also as "
+               "file:PATH, is made; a namespace\n"
+               "that is there has to be as large as SRC at least, which is looked at before anything is "
+               "written. What was copied is flushed.\n"
                "Standard input and output are for farlane write and farlane read. An interrupted copy "
                "removes the file that it\n"
                "began, and leaves with 130.\n"
