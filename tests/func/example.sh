@@ -23,6 +23,15 @@ ldd "$root/shared" | grep -q libfarlane || LD_LIBRARY_PATH=$libdir ldd "$root/sh
 
 rm -f "$libdir"/libfarlane.so*
 flags=$("${PKG_CONFIG:-pkg-config}" --static --cflags --libs farlane)
+[[ $flags != *verbs* && $flags != *rdmacm* ]] || { echo "farlane.pc asks for what is only loaded: $flags"; exit 1; }
 "$@" -Wall -Werror -o "$root/static" "$source/docs/example.c" $flags
 "$root/static" ram:64M | grep -q '^32 reads, 0 failed$'
-echo "shared and static: fine"
+! ldd "$root/static" | grep -E 'libfarlane|not found'
+# Wholly static takes archives of all that it needs; Debian has none of libisal.
+if "$@" -static -x c -o "$root/alone" - -lisal <<<'int main(void) { return 0; }' 2>/dev/null; then
+    "$@" -static -o "$root/alone" "$source/docs/example.c" $flags 2>/dev/null
+    "$root/alone" ram:64M | grep -q '^32 reads, 0 failed$'
+    echo "shared, static, and wholly static: fine"
+else
+    echo "shared and static: fine; NOT TESTED: wholly static (-static), since there is no libisal.a here"
+fi
