@@ -51,6 +51,10 @@ def run_json(*args, **more):
     return json.loads(run(*args, **more).stdout)
 
 
+class NotTested(Exception):
+    """What a test needs is not to be had on this machine. It is no failure, and told with each test and at the end."""
+
+
 class Serve:
     """A running `farlane serve`; at the end of the with-block it must leave on SIGTERM with status 0."""
 
@@ -187,7 +191,7 @@ def own_network():
 def main():
     tests = [(name, f) for name, f in sys.modules["__main__"].__dict__.items() if name.startswith("test_")]
     wanted = sys.argv[2:]
-    failed = 0
+    failed, not_tested = 0, []
     for name, test in tests:
         if wanted and name not in wanted:
             continue
@@ -198,6 +202,9 @@ def main():
         try:
             test()
             result = "ok"
+        except NotTested as why:
+            result = "NOT TESTED"
+            not_tested.append(f"{name}: {why}")
         except Exception:
             traceback.print_exc()
             result = "FAILED"
@@ -206,4 +213,6 @@ def main():
             os.chdir(home)
             shutil.rmtree(folder, ignore_errors=True)
         print(f"{result:6} {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    for what in not_tested:
+        print(f"NOT TESTED on this machine: {what}", flush=True)
     sys.exit(1 if failed else 0)

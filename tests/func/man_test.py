@@ -61,11 +61,12 @@ def test_readme():
 
 
 def test_man_does_not_complain():
-    if shutil.which("man"):
-        for page in sorted(MAN.glob("*.[0-9]")):
-            done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(page)], capture_output=True, text=True,
-                                  env=dict(os.environ, MANWIDTH="120"))
-            assert done.returncode == 0 and not done.stderr, done.stderr
+    if not shutil.which("man"):
+        raise NotTested("man is not installed")
+    for page in sorted(MAN.glob("*.[0-9]")):
+        done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(page)], capture_output=True, text=True,
+                              env=dict(os.environ, MANWIDTH="120"))
+        assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 main()
