@@ -80,6 +80,7 @@ static int progress(struct fl_rnic_client *client, uint64_t now)
     fl_cma_ports_tick(cma, now);
     int nr_told = fl_cma_tell_removals(cma);
     fl_cma_look_for_absent(cma, now);
+    nr_told += fl_cma_look_at_leaving(cma, now);
     return nr_told + pump(cma);
 }
 
@@ -87,6 +88,7 @@ static uint64_t deadline(struct fl_rnic_client *client)
 {
     struct fl_cma *cma = cma_of(client);
     uint64_t at = FL_MIN(fl_cm_deadline(cma->cm), fl_cma_ports_deadline(cma));
+    at = FL_MIN(at, fl_cma_leaving_deadline(cma));
     return FL_MIN(at, fl_cma_absent_deadline(cma));
 }
 
@@ -161,6 +163,7 @@ static int create(struct fl_cma **made)
     cma->nr_removals = __atomic_load_n(&fl_devices_nr_removals, __ATOMIC_ACQUIRE);
     fl_cma_absent_init(cma);
     fl_list_init(&cma->kept_ports);
+    fl_cma_leaving_init(cma);
     for (size_t i = 0; i < FL_CMA_PORT_BUCKETS; i++)
         fl_list_init(&cma->ports[i]);
     cma->client = (struct fl_rnic_client){.management = take_management,

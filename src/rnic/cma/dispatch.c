@@ -194,9 +194,10 @@ void fl_cma_dispatch(struct fl_cma *cma, const struct fl_cm_event *e)
         break;
     case FL_CM_DISCONNECTED:
         fl_cma_parted(id);
-        fl_cma_tell(id, RDMA_CM_EVENT_DISCONNECTED, e->timed_out ? -ETIMEDOUT : 0, e);
+        fl_cma_disconnected(id, e);
         break;
     case FL_CM_TIMEWAIT_EXIT:
+        fl_cma_leaving_tell(id);
         fl_cma_tell(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);
         break;
     }

@@ -47,6 +47,7 @@ int fl_cma_disconnect(struct rdma_cm_id *cm_id)
     r = fl_cma_lock(cma);
     if (r)
         return fl_cma_result(r);
+    fl_cma_leaving_tell(id);
     r = id->conn ? fl_cm_disconnect(cma->cm, id->conn, NULL, 0, cma->rnic->now) : -EINVAL;
     fl_cma_unlock(cma);
     return r ? fl_cma_result(-EINVAL) : fl_cma_complete(id);

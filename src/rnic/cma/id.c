@@ -19,6 +19,7 @@ struct fl_cma_id *fl_cma_id_new(struct fl_cma *cma, enum rdma_port_space ps, voi
     fl_list_init(&id->all_link);
     fl_list_init(&id->port_link);
     fl_list_init(&id->watch_link);
+    fl_list_init(&id->leave.link);
     id->bond = -1;
     pthread_mutex_init(&id->mutex, NULL);
     pthread_cond_init(&id->cond, NULL);
@@ -95,6 +96,7 @@ void fl_cma_leave(struct fl_cma_id *id)
     if (qp && qp->cm_id == id)
         qp->cm_id = NULL;
     fl_list_del(&id->all_link);
+    fl_cma_leaving_forget(id);
     fl_cma_parted(id);
     if (id->listener)
         fl_cm_listener_destroy(cma->cm, id->listener, cma->rnic->now);

@@ -16,6 +16,7 @@
 #include "rnic/rdmacm.h"
 
 #define FL_CMA_PORT_BUCKETS 256u
+#define FL_CMA_LATE_NS      (3 * FL_NS_PER_S)
 
 struct fl_cma_id;
 
@@ -29,6 +30,9 @@ struct fl_cma {
     struct fl_list watched;    /* connected ids whose peer is on this host: fl_cma_id.watch_link */
     uint64_t next_look;        /* for those that died */
     struct fl_vigil vigil;     /* over peers on other hosts */
+    struct fl_list leaving;    /* ids whose DISCONNECTED waits: fl_cma_id.leave.link */
+    uint64_t next_leave_look;  /* at those */
+    uint64_t leave_latest_ns;  /* so long at most */
     uint32_t psn;              /* of our packets from QP1 */
     struct fl_list kept_ports; /* the one that goes first is first */
     uint32_t next_ephemeral;   /* where to look for a free port */
@@ -50,7 +54,9 @@ struct fl_cma_port {
 struct fl_cma_channel {
     struct rdma_event_channel channel; /* fd: an eventfd that counts events (EFD_SEMAPHORE) */
     pthread_mutex_t lock;
-    struct fl_list events; /* lock */
+    struct fl_list events; /* lock, and the next two, which count once fd is negative: */
+    pthread_t ended_by;
+    uint64_t late_till; /* until then who comes late waits; 0: not at all */
 };
 
 struct fl_cma_event {
@@ -73,8 +79,8 @@ enum fl_cma_state {
 
 struct fl_cma_id {
     struct rdma_cm_id id;
-    /* librdmacm's sockets (rsocket.c) take any identifier for its own, and read two of the fields that its own
-     * have here: its device, for the size of queue pairs (NULL: as all devices have), and sync. */
+    /* librdmacm's sockets (rsocket.c) take any identifier for its own, and read two of the fields that its
+     * own have here: its device, for the size of queue pairs (NULL: as all devices have), and sync. */
     struct {
         void *device;
         void *unread[2];
@@ -92,8 +98,14 @@ struct fl_cma_id {
     struct fl_list port_link;
     struct fl_list watch_link;
     struct fl_vigil_peer vigil;
-    int bond; /* fl_port_connected(); negative: none */
+    int bond;           /* fl_port_connected(); negative: none */
     uint8_t nr_missing; /* looks that found no process of the peer */
+    struct {
+        struct fl_list link;        /* cma->leaving */
+        struct fl_cma_event *event; /* that waits; NULL: none */
+        uint64_t till;
+        uint32_t cq_end; /* the end of the completion queue when it came */
+    } leave;
     struct fl_cm_conn *conn;
     struct fl_cm_listener *listener;
     struct fl_cm_route route;
@@ -111,7 +123,8 @@ struct fl_cma_id {
     uint32_t nr_told, nr_acked; /* events given out, and acknowledged */
 };
 
-_Static_assert(offsetof(struct fl_cma_id, sync) == sizeof(struct rdma_cm_id) + 3 * sizeof(void *) + 2 * sizeof(int),
+_Static_assert(offsetof(struct fl_cma_id, sync) ==
+                   sizeof(struct rdma_cm_id) + 3 * sizeof(void *) + 2 * sizeof(int),
                "where librdmacm's sockets look for it");
 
 static inline struct fl_cma_id *fl_cma_id_of(struct rdma_cm_id *id)
@@ -165,6 +178,15 @@ void fl_cma_watch(struct fl_cma_id *id, bool established);
 void fl_cma_unwatch(struct fl_cma_id *id);
 void fl_cma_look_for_absent(struct fl_cma *cma, uint64_t now);
 uint64_t fl_cma_absent_deadline(const struct fl_cma *cma);
+
+/* leaving.c, under rnic->lock */
+void fl_cma_leaving_init(struct fl_cma *cma);
+/* The connection has ended: tells DISCONNECTED once the program has taken what the peer had sent, or soon. */
+void fl_cma_disconnected(struct fl_cma_id *id, const struct fl_cm_event *event);
+void fl_cma_leaving_tell(struct fl_cma_id *id);   /* what waits, now */
+void fl_cma_leaving_forget(struct fl_cma_id *id); /* what waits is told to nobody */
+int fl_cma_look_at_leaving(struct fl_cma *cma, uint64_t now);
+uint64_t fl_cma_leaving_deadline(const struct fl_cma *cma);
 
 /* event.c. status: 0, a reason, or negative errno. from: NULL, or what brings private data. Under rnic->lock.
  */
