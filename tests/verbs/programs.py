@@ -16,7 +16,7 @@ import traceback
 LIBRARY = os.path.abspath(sys.argv[1])
 EXE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 SANITIZED = os.environ.get("FL_SANITIZED") == "1"
-PATIENCE = 120 if SANITIZED else 40
+PATIENCE = 300 if SANITIZED else 120  # for what hangs; on a busy machine what takes a second alone may take a minute
 GRACE = 15 if SANITIZED else 2  # for one of a pair whose other has failed, to end and to say why
 SKIP = 77
 
@@ -83,6 +83,12 @@ def listening(port):
     return False
 
 
+def cm_listening(log):
+    """The server listens by the connection manager, as the drop-in library has logged."""
+    log.seek(0)
+    return "listens on port" in log.read()
+
+
 def started(process, ready):
     deadline = time.monotonic() + PATIENCE
     while not ready() and process.poll() is None:
@@ -112,8 +118,9 @@ def wait_for(process, other, other_status):
 def pair(server, client, ready=lambda: listening(18515), status=(0, 0), again=None, afresh=None, **more):
     """Both must end with these statuses, without being killed. Returns what the client and what the server said.
 
+    ready: whether the server is; cm_listening is asked with what the server has said.
     again: words (a pattern) of the client that say that the server was not ready yet, where nothing else tells; then it is tried again.
-    afresh: words of the client by which a race of the program's own is known; then both are started once more, a few times."""
+    afresh: words of either by which a race of the program's own is known; then both are started once more, a few times."""
     for attempt in range(6):
         try:
             return pair_once(server, client, ready, status, again, more)
@@ -124,7 +131,7 @@ def pair(server, client, ready=lambda: listening(18515), status=(0, 0), again=No
 
 def pair_once(server, client, ready, status, again, more):
     env = environment(**more)
-    with tempfile.TemporaryFile("w+") as server_log, tempfile.TemporaryFile("w+") as client_log:
+    with tempfile.NamedTemporaryFile("w+") as server_log, tempfile.TemporaryFile("w+") as client_log:
         def said():
             logs = []
             for log in (client_log, server_log):
@@ -132,15 +139,18 @@ def pair_once(server, client, ready, status, again, more):
                 logs.append(log.read())
             return logs
 
-        def start(command, log):
-            p = subprocess.Popen(command.split(), env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        def start(command, log, **also):
+            p = subprocess.Popen(command.split(), env=dict(env, **also), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
             running.append(p)
             return p
         running = []
         deadline = time.monotonic() + PATIENCE
         try:
-            s = start(server, server_log)
-            if ready:
+            s = start(server, server_log, FARLANE_LOG="debug" if ready is cm_listening else env.get("FARLANE_LOG", "warn"))
+            if ready is cm_listening:
+                with open(server_log.name) as copy:  # with a position of its own
+                    started(s, lambda: cm_listening(copy))
+            elif ready:
                 started(s, ready)
             while True:
                 client_log.truncate(0)

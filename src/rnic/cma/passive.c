@@ -2,6 +2,7 @@
 /* The side that is asked: listening, requests, accepting. */
 #include <string.h>
 
+#include "base/log.h"
 #include "rnic/cma/parts.h"
 
 static int listen_locked(struct fl_cma_id *id, int backlog)
@@ -55,6 +56,8 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
         r = listen_locked(id, backlog);
         fl_cma_unlock(id->cma);
     } while (fl_cma_port_again(&r, &end));
+    if (!r)
+        FL_DEBUG("listens on port %u by the connection manager", fl_cma_port_of(&id->id.route.addr.src_addr));
     return fl_cma_result(r);
 }
 
