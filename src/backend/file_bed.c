@@ -73,6 +73,11 @@ void make_file(const char *name, uint64_t len)
     close(fd);
 }
 
+void bed_not_tested(const char *what, const char *why)
+{
+    print_message("NOT TESTED on this machine: %s: %s\n", what, why);
+}
+
 void bed_open_chan(struct bed *bed)
 {
     assert_int_equal(fl_chan_open(bed->backend, NULL, &bed->chan), 0);

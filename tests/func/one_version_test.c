@@ -220,25 +220,12 @@ static void a_block_is_one_version_on_two_loops(void **state)
     run_all(2);
 }
 
-/* A UDP port and a hub that no other test has; not a port that the kernel may give to a socket of another. */
-static void set_up_rnic(void)
-{
-    char text[64];
-
-    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
-    setenv("FARLANE_ROCE_PORT", text, 1);
-    snprintf(text, sizeof(text), "farlane-one-version-%d", (int)getpid());
-    setenv("FARLANE_HUB", text, 1);
-    if (!strcmp(path, "udp"))
-        setenv("FARLANE_SHM", "0", 1);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1)
         path = argv[1];
     if (strcmp(path, "tcp"))
-        set_up_rnic();
+        real_own_rnic(!strcmp(path, "udp"));
     return FL_UNIT_RUN(cmocka_unit_test(a_block_is_one_version_on_one_loop),
                        cmocka_unit_test(a_block_is_one_version_on_two_loops));
 }

@@ -297,20 +297,8 @@ static void on_two_loops(void **state)
     run_all(2);
 }
 
-/* A UDP port and a hub that no other test has; not one that the kernel may give to a socket of another. */
-static void set_up_rnic(void)
-{
-    char text[64];
-
-    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
-    setenv("FARLANE_ROCE_PORT", text, 1);
-    snprintf(text, sizeof(text), "farlane-placed-%d", (int)getpid());
-    setenv("FARLANE_HUB", text, 1);
-    setenv("FARLANE_SHM", "0", 1);
-}
-
 int main(void)
 {
-    set_up_rnic();
+    real_own_rnic(true);
     return FL_UNIT_RUN(cmocka_unit_test(on_one_loop), cmocka_unit_test(on_two_loops));
 }

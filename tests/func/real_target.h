@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/unit.h"
 #include "target/target.h"
@@ -36,6 +37,20 @@ struct real {
     char url[640]; /* of namespace 1 */
     char discovery[512];
 };
+
+/* A UDP port and a hub for the software RNIC that no other test has; not a port that the kernel may give to a
+ * socket of another. */
+static inline void real_own_rnic(bool by_udp)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%d", 20000 + (int)getpid() % 12000);
+    setenv("FARLANE_ROCE_PORT", text, 1);
+    snprintf(text, sizeof(text), "farlane-real-%d", (int)getpid());
+    setenv("FARLANE_HUB", text, 1);
+    if (by_udp)
+        setenv("FARLANE_SHM", "0", 1);
+}
 
 static inline void *real_run(void *loop)
 {

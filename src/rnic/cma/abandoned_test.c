@@ -26,15 +26,12 @@ static void expect_late_end(struct rdma_event_channel *channel, int status, uint
 static void nobody_left(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child only = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&only);
+    struct rdma_cm_id *id;
+    struct child only = connected_from_there(&bed, &id);
     uint64_t since = fl_now_ns();
     end(&only);
     expect_late_end(bed.server, -ETIMEDOUT, since, LATE);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
 }
 
 /* More than the other kernel sends messages about */
@@ -42,18 +39,12 @@ static void nobody_left_of_many(void **state)
 {
     static struct rdma_cm_id *ids[MANY];
     struct bed bed;
-    init(&bed, HERE);
-    struct child only = start_there(connect_many, bed.port);
-    for (int i = 0; i < MANY; i++)
-        ids[i] = accept_one(&bed);
-    hear(&only);
+    struct child only = many_connected_from_there(&bed, ids);
     uint64_t since = fl_now_ns();
     end(&only);
     for (int i = 0; i < MANY; i++)
         expect_late_end(bed.server, -ETIMEDOUT, since, LATE);
-    for (int i = 0; i < MANY; i++)
-        destroy(ids[i]);
-    bed_fini(&bed);
+    disconnected(&bed, ids, MANY);
 }
 
 static void no_server_left(void **state)
@@ -75,10 +66,8 @@ static void started_again(void **state)
 {
     struct bed bed;
     struct rdma_event_channel *channel = fl_cma_create_event_channel();
-    init(&bed, HERE);
-    struct child first = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&first);
+    struct rdma_cm_id *id;
+    struct child first = connected_from_there(&bed, &id);
     uint64_t since = fl_now_ns();
     end(&first);
     struct child second = start_there(serve, 0);
@@ -102,10 +91,8 @@ static void started_again(void **state)
 static void stopped_alone(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child only = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&only);
+    struct rdma_cm_id *id;
+    struct child only = connected_from_there(&bed, &id);
     assert_int_equal(kill(only.pid, SIGSTOP), 0);
     expect_nothing_for(bed.server, 5000);
     assert_int_equal(kill(only.pid, SIGCONT), 0);
@@ -113,18 +100,15 @@ static void stopped_alone(void **state)
     uint64_t since = fl_now_ns();
     end(&only);
     expect_late_end(bed.server, -ETIMEDOUT, since, LATE);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
 }
 
 /* Another one, which never heard of its connections, serves in its place meanwhile. */
 static void stopped_and_replaced(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child first = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&first);
+    struct rdma_cm_id *id;
+    struct child first = connected_from_there(&bed, &id);
     assert_int_equal(kill(first.pid, SIGSTOP), 0);
     struct child second = start_idle();
     expect_nothing_for(bed.server, (int)((AGAIN + 2 * FL_NS_PER_S) / FL_NS_PER_MS));
@@ -133,8 +117,7 @@ static void stopped_and_replaced(void **state)
     uint64_t since = fl_now_ns();
     end(&first);
     expect_late_end(bed.server, 0, since, LATE);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&second);
 }
 
@@ -143,14 +126,11 @@ static void survivor(void **state)
 {
     struct bed bed;
     struct child hub = start_idle();
-    init(&bed, HERE);
-    struct child member = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&member);
+    struct rdma_cm_id *id;
+    struct child member = connected_from_there(&bed, &id);
     end(&hub);
     expect_nothing_for(bed.server, 5000);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&member);
 }
 

@@ -9,15 +9,12 @@ static void test_member(void **state)
 {
     struct bed bed;
     struct child hub = start_idle();
-    init(&bed, HERE);
-    struct child member = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&member);
+    struct rdma_cm_id *id;
+    struct child member = connected_from_there(&bed, &id);
     uint64_t since = fl_now_ns();
     end(&member);
     expect_end(bed.server, since);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&hub);
 }
 
@@ -40,16 +37,13 @@ static void test_server(void **state)
 static void test_hub(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child hub = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&hub);
+    struct rdma_cm_id *id;
+    struct child hub = connected_from_there(&bed, &id);
     struct child other = start_idle();
     uint64_t since = fl_now_ns();
     end(&hub);
     expect_end(bed.server, since);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&other);
 }
 
@@ -58,18 +52,12 @@ static void test_many_connections(void **state)
     static struct rdma_cm_id *ids[MANY];
     struct bed bed;
     struct child hub = start_idle();
-    init(&bed, HERE);
-    struct child member = start_there(connect_many, bed.port);
-    for (int i = 0; i < MANY; i++)
-        ids[i] = accept_one(&bed);
-    hear(&member);
+    struct child member = many_connected_from_there(&bed, ids);
     uint64_t since = fl_now_ns();
     end(&member);
     for (int i = 0; i < MANY; i++)
         expect_end(bed.server, since);
-    for (int i = 0; i < MANY; i++)
-        destroy(ids[i]);
-    bed_fini(&bed);
+    disconnected(&bed, ids, MANY);
     end(&hub);
 }
 
@@ -78,18 +66,15 @@ static void test_survivor(void **state)
 {
     struct bed bed;
     struct child hub = start_idle();
-    init(&bed, HERE);
-    struct child member = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&member);
+    struct rdma_cm_id *id;
+    struct child member = connected_from_there(&bed, &id);
     struct child third = start_idle();
     end(&hub);
     expect_nothing_for(bed.server, 900);
     uint64_t since = fl_now_ns(); /* and the next hub knows of it */
     end(&member);
     expect_end(bed.server, since);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&third);
 }
 
@@ -98,10 +83,8 @@ static void test_survivor(void **state)
 static void test_stopped_hub(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child hub = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&hub);
+    struct rdma_cm_id *id;
+    struct child hub = connected_from_there(&bed, &id);
     struct child other = start_idle();
     assert_int_equal(kill(hub.pid, SIGSTOP), 0);
     expect_nothing_for(bed.server, 2500);
@@ -110,8 +93,7 @@ static void test_stopped_hub(void **state)
     uint64_t since = fl_now_ns();
     end(&hub);
     expect_end(bed.server, since);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&other);
 }
 
@@ -119,18 +101,15 @@ static void test_stopped_hub(void **state)
 static void test_stopped_hub_is_killed(void **state)
 {
     struct bed bed;
-    init(&bed, HERE);
-    struct child hub = start_there(connect_one, bed.port);
-    struct rdma_cm_id *id = accept_one(&bed);
-    hear(&hub);
+    struct rdma_cm_id *id;
+    struct child hub = connected_from_there(&bed, &id);
     struct child other = start_idle();
     assert_int_equal(kill(hub.pid, SIGSTOP), 0);
     expect_nothing_for(bed.server, 2500);
     uint64_t since = fl_now_ns();
     end(&hub);
     expect_end(bed.server, since);
-    destroy(id);
-    bed_fini(&bed);
+    disconnected(&bed, &id, 1);
     end(&other);
 }
 

@@ -156,6 +156,35 @@ static inline struct child start_idle(void)
     return child;
 }
 
+/* This host listens, and a process there has connected: nr times. */
+static inline struct child some_connected(struct bed *bed, struct rdma_cm_id **ids, int nr,
+                                          void (*part)(int, uint16_t))
+{
+    init(bed, HERE);
+    struct child child = start_there(part, bed->port);
+    for (int i = 0; i < nr; i++)
+        ids[i] = accept_one(bed);
+    hear(&child);
+    return child;
+}
+
+static inline struct child connected_from_there(struct bed *bed, struct rdma_cm_id **id)
+{
+    return some_connected(bed, id, 1, connect_one);
+}
+
+static inline struct child many_connected_from_there(struct bed *bed, struct rdma_cm_id *ids[MANY])
+{
+    return some_connected(bed, ids, MANY, connect_many);
+}
+
+static inline void disconnected(struct bed *bed, struct rdma_cm_id **ids, int nr)
+{
+    for (int i = 0; i < nr; i++)
+        destroy(ids[i]);
+    bed_fini(bed);
+}
+
 static inline void expect_nothing_for(struct rdma_event_channel *channel, int ms)
 {
     struct pollfd pfd = {.fd = channel->fd, .events = POLLIN};
