@@ -23,7 +23,8 @@ void fl_roce_selective_reset(struct fl_roce_qp *qp)
         sel->high[i] = sel->high_read[i] = fl_psn_add(qp->attr.sq_psn, UINT32_MAX);
     sel->nr_out = sel->nr_lost = sel->nr_fresh = sel->nr_closed = 0;
     sel->probing = sel->probe_due = sel->timed = sel->doomed = false;
-    sel->nr_ptos = 0;
+    sel->nr_ptos = sel->nr_vain = 0;
+    sel->by_clock = false;
     sel->srtt = sel->rttvar = 0;
     sel->pto_at = FL_ROCE_NEVER;
 }
@@ -87,6 +88,7 @@ static void put_probe(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx
     memset(sel->fresh, 0, sizeof(sel->fresh));
     sel->nr_closed += sel->nr_fresh;
     sel->nr_fresh = 0;
+    sel->by_clock = sel->probe_due;
     sel->probe_due = false;
     sel->probing = true;
     sel->probe_at = now;

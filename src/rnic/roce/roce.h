@@ -294,6 +294,8 @@ struct fl_roce_selective {
     be32 probe_serial;
     uint64_t probe_at, timed_at, srtt, rttvar, pto_at;
     uint32_t nr_ptos; /* since something moved */
+    uint32_t nr_vain; /* rounds since something moved in which something was missing again */
+    bool by_clock;    /* what the probe closes is what the clock found, not what was sent again */
     bool doomed;      /* the peer refused doom_psn; answers before it are missing yet */
     uint8_t doom_status;
     uint32_t doom_psn, rnr_psn;
@@ -362,8 +364,8 @@ bool fl_roce_qp_tx(struct fl_roce_qp *qp, uint64_t now, struct fl_roce_tx *tx);
 void fl_roce_qp_rx(struct fl_roce_qp *qp, const struct fl_ib_packet *packet, const struct fl_roce_meta *meta,
                    uint64_t now);
 /*
- * A request that changes nothing, and that whoever is there acknowledges. False: there is no need for one, as something
- * waits for an answer anyway, or the queue pair is not in RTS, or not RC.
+ * A request that changes nothing, and that whoever is there acknowledges. False: there is no need for one, as
+ * something waits for an answer anyway, or the queue pair is not in RTS, or not RC.
  */
 bool fl_roce_qp_knock(struct fl_roce_qp *qp, struct fl_roce_tx *tx);
 /* Of answers there is only an acknowledgement to be sent: good news that can wait a little. */

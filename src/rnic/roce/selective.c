@@ -14,6 +14,7 @@
 #include "rnic/roce/track.h"
 
 #define REORDER 3 /* packets of one path that may overtake another */
+#define VAIN    4 /* rounds: in as many one packet is hardly ever lost by chance */
 
 /* All requests before `upto` have been executed. */
 static void hear(struct fl_roce_qp *qp, uint32_t upto, uint64_t now)
@@ -114,16 +115,24 @@ static void judge_round(struct fl_roce_qp *qp, uint32_t upto, uint32_t answered,
 {
     struct fl_roce_selective *sel = qp->sel;
     uint32_t una = qp->req.psn_una, nr = fl_track_nr(qp);
+    /* An answer that the peer leaves out (its memory was closed) is missing each time that it is asked for:
+     * the clock then asks, ever more rarely, and not each round trip. */
+    const bool in_vain = sel->nr_vain >= VAIN && !sel->by_clock;
+    bool any = false;
     sel->probing = false;
     fl_roce_selective_rtt(sel, now - sel->probe_at);
     for (uint32_t i = 0; sel->nr_closed && (i += fl_bits_next(sel->closed, una + i, nr - i)) < nr; i++) {
         uint32_t psn = fl_psn_add(una, i);
         fl_track_leave_rounds(sel, psn);
-        if (!fl_bit(sel->seen, psn) && is_missing(qp, psn, answered)) {
-            fl_track_lost(qp, psn);
-            fl_roce_window_missed(qp);
-        }
+        if (fl_bit(sel->seen, psn) || !is_missing(qp, psn, answered))
+            continue;
+        any = true;
+        if (in_vain)
+            continue;
+        fl_track_lost(qp, psn);
+        fl_roce_window_missed(qp);
     }
+    sel->nr_vain += any;
     /* It comes next, and the peer has told before that it lies there: it waits for a receive (RNR). */
     if (fl_track_unheard(qp, upto) && fl_bit(sel->seen, upto) && !fl_roce_is_rd(fl_track_find(qp, upto))) {
         fl_bit_clear(sel->seen, upto);
@@ -196,7 +205,7 @@ static void advance(struct fl_roce_qp *qp, uint64_t now)
         req->rnr_at = rnr_at; /* what moved were answers to earlier requests */
         req->timeout_at = FL_ROCE_NEVER;
     }
-    sel->nr_ptos = 0;
+    sel->nr_ptos = sel->nr_vain = 0;
     fl_roce_selective_rearm(qp, now);
 }
 
