@@ -343,6 +343,11 @@ int fl_url_parse(const char *text, struct fl_url *url, struct fl_error *err)
     const char *rest;
 
     memset(url, 0, sizeof(*url));
+    if (!strncmp(text, "tcp://", strlen("tcp://")) || !strncmp(text, "rdma://", strlen("rdma://")))
+        return fl_error_set(err, -EINVAL,
+                            "\"%.160s\" is not a URL of a namespace but where a target listens: write "
+                            "nvme+%.160s",
+                            text, text);
     if (kind < 0)
         return fl_error_set(err, -EINVAL,
                             "\"%.160s\" is not a URL of a namespace: nvme+tcp://HOST/NQN, "

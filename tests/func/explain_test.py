@@ -136,6 +136,7 @@ def test_local_and_wrong():
     assert explain("file:nothing-there")["path"] == "local"
     refused("explain", status=USAGE, says="which URL")
     refused("explain", "disk.img", status=USAGE, says="not a URL")
+    refused("explain", "rdma://127.0.0.1", status=USAGE, says="where a target listens: write nvme+rdma://127.0.0.1")
     refused("explain", "nvme+rdma://host.invalid/" + NQN, status=UNREACHABLE, says="cannot be found")
 
 

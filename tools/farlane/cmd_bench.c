@@ -467,11 +467,11 @@ const struct cmd cmd_bench = {
         "\n"
         "Examples:\n"
         "  farlane bench ram:1G\n"
-        "  farlane bench file:disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 1,32\n"
-        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:scratch?ns=1 --rw randrw:70 "
+        "  farlane bench file:disk.img 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --depth 1,32\n"
+        "  farlane bench 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:scratch?ns=1' --rw randrw:70 "
         "--destroy-data --json\n"
-        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 64 --rate 100k\n"
-        "  farlane bench nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --depth 64 --slo p99:300\n"
+        "  farlane bench 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --depth 64 --rate 100k\n"
+        "  farlane bench 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --depth 64 --slo p99:300\n"
         "  farlane bench ram:1G --rounds 5 --save new.json; farlane bench --compare old.json new.json\n",
     .options = options,
     .run = run,

@@ -322,8 +322,8 @@ const struct cmd cmd_copy = {
                "began, and leaves with 130.\n"
                "\n"
                "Examples:\n"
-               "  farlane copy disk.img nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --verify\n"
-               "  farlane copy nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 backup.img\n",
+               "  farlane copy disk.img 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --verify\n"
+               "  farlane copy 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' backup.img\n",
     .options = options,
     .run = run,
 };

@@ -200,7 +200,7 @@ const struct cmd cmd_info = {
     .details = "Without ns= in the URL, a subsystem with several namespaces tells which there are.\n"
                "\n"
                "Examples:\n"
-               "  farlane info nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1\n"
+               "  farlane info 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1'\n"
                "  farlane info file:disk.img --json\n",
     .options = info_options,
     .run = run_info,

@@ -115,7 +115,7 @@ const struct cmd cmd_read = {
         "Offset and length are bytes, or sizes as 4k, 1M, 2G.\n"
         "\n"
         "Examples:\n"
-        "  farlane read nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --length 4k | hexdump -C\n"
+        "  farlane read 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --length 4k | hexdump -C\n"
         "  farlane read 'nvme+tcp://[::1]/nqn.2026-01.org.example:disk?ns=1' | sha256sum\n",
     .options = read_options,
     .run = run_read,
@@ -190,8 +190,8 @@ const struct cmd cmd_write = {
         "Data may start and end inside a block: the rest of that block is read first and stays as it is.\n"
         "\n"
         "Examples:\n"
-        "  farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 < disk.img\n"
-        "  echo hello | farlane write nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --offset 1M\n",
+        "  farlane write 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' < disk.img\n"
+        "  echo hello | farlane write 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --offset 1M\n",
     .options = write_options,
     .run = run_write,
 };

@@ -156,7 +156,7 @@ const struct cmd cmd_tax = {
         "Examples:\n"
         "  farlane tax\n"
         "  farlane tax --folder /mnt/nvme --rounds 7 --html tax.html\n"
-        "  farlane tax file:/dev/nvme0n1 nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1 --ours\n",
+        "  farlane tax file:/dev/nvme0n1 'nvme+tcp://10.0.0.1/nqn.2026-01.org.example:disk?ns=1' --ours\n",
     .options = options,
     .run = run,
 };
