@@ -117,12 +117,10 @@ static int count_off(struct fl_cma_channel *channel, int cancel_state)
     int fd = channel->channel.fd, own = -1;
     if (fd < 0)
         return come_late(channel, cancel_state);
-    ssize_t n;
-    bool sleeps = !never_sleeps(fd);
-    if (sleeps) {
-        n = read_now(fd);
-        sleeps = n < 0 && (errno == EAGAIN || errno == EOPNOTSUPP);
-    } else {
+    ssize_t n = read_now(fd);
+    bool sleeps = n < 0 && (errno == EAGAIN || errno == EOPNOTSUPP);
+    if (sleeps && never_sleeps(fd)) {
+        sleeps = false;
         n = read(fd, &(uint64_t){0}, sizeof(uint64_t));
     }
     if (sleeps)
