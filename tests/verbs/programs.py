@@ -16,7 +16,7 @@ import traceback
 LIBRARY = os.path.abspath(sys.argv[1])
 EXE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 SANITIZED = os.environ.get("FL_SANITIZED") == "1"
-PATIENCE = 300 if SANITIZED else 120  # for what hangs; on a busy machine what takes a second alone may take a minute
+PATIENCE = 300  # for what hangs: two that poll for each other take a second alone, and two minutes where fifty wait for two CPUs
 GRACE = 15 if SANITIZED else 2  # for one of a pair whose other has failed, to end and to say why
 SKIP = 77
 
