@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/copy_ahead.h"
 #include "base/unit.h"
 
 static void copies_past_caches(void **state)
@@ -54,7 +55,7 @@ static void *watcher(void *arg)
     return NULL;
 }
 
-static void stores_the_last_byte_once_and_last(void **state)
+static void stores_the_last_byte_once_and_last(void *(*copy)(void *dst, const void *src, size_t len))
 {
     static const size_t lens[] = {1, 2, 8, 16, 24, 64, 100};
 
@@ -70,7 +71,7 @@ static void stores_the_last_byte_once_and_last(void **state)
                 if (n % 1000 == 0)
                     sched_yield();
             memset(src, 2 * i + 1, sizeof(src));
-            fl_copy_watched(w.buf, src, w.len);
+            copy(w.buf, src, w.len);
         }
         pthread_join(thread, NULL);
         assert_int_equal(w.nr_stored_twice, 0);
@@ -78,8 +79,24 @@ static void stores_the_last_byte_once_and_last(void **state)
     }
 }
 
+static void stores_a_watched_last_byte_once_and_last(void **state)
+{
+    stores_the_last_byte_once_and_last(fl_copy_watched);
+}
+
+static void *copy_ahead(void *dst, const void *src, size_t len)
+{
+    return fl_copy_ahead(dst, src, len, src, len);
+}
+
+static void stores_it_so_while_it_fetches(void **state)
+{
+    stores_the_last_byte_once_and_last(copy_ahead);
+}
+
 int main(void)
 {
     return FL_UNIT_RUN(cmocka_unit_test(copies_past_caches),
-                       cmocka_unit_test(stores_the_last_byte_once_and_last));
+                       cmocka_unit_test(stores_a_watched_last_byte_once_and_last),
+                       cmocka_unit_test(stores_it_so_while_it_fetches));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "base/copy_ahead.h"
 #include "fabric/rdma_parts.h"
 #include "wire/nvmf.h"
 
@@ -14,22 +15,38 @@
 
 /*
  * What is sent is copied soon, by us where the host is near, and waits for memory more than for all else.
- * Some of it is fetched meanwhile: its first line with its own response, so that the TLB has the page, and as
- * much as a CPU asks for without waiting with the next response. The rest comes while the block before it is
- * copied (rnic/shm_post.c).
+ * While a block is copied the next one is fetched (base/copy_ahead.h). What comes before that is fetched
+ * here, while responses are made: the first line of each block with its own response, so that the TLB has the
+ * page, its beginning with the next one, and of the first block of a batch, which no copy goes before, a part
+ * with each response.
  */
+#define BEGINNING 256u
+
 static void fetch_begun(struct rdma_conn *c)
 {
-    fl_fetch_ahead(c->ahead.data, FL_MIN(c->ahead.len, FL_FETCH_LEN));
-    c->ahead.len = 0;
+    if (c->ahead.last_len)
+        fl_fetch_ahead(c->ahead.last, FL_MIN(c->ahead.last_len, BEGINNING));
+    c->ahead.last_len = 0;
+    if (c->ahead.first_len) {
+        uint32_t len = FL_MIN(c->ahead.first_len, FL_FETCH_LEN);
+
+        fl_fetch_ahead(c->ahead.first, len);
+        c->ahead.first += len;
+        c->ahead.first_len -= len;
+    }
 }
 
-static void begin_fetch(struct rdma_conn *c, const void *data, uint32_t len)
+static void begin_fetch(struct rdma_conn *c, const uint8_t *data, uint32_t len, bool first)
 {
     fetch_begun(c);
     __builtin_prefetch(data, 0, 2);
-    c->ahead.data = data;
-    c->ahead.len = len;
+    if (first) {
+        c->ahead.first = data;
+        c->ahead.first_len = FL_MIN(len, FL_COPY_AHEAD_MAX);
+    } else {
+        c->ahead.last = data;
+        c->ahead.last_len = len;
+    }
 }
 
 /* ---- receives ---- */
@@ -377,6 +394,7 @@ static void flush(struct rdma_conn *c, struct rdma_batch *b)
     struct ibv_send_wr *first = b->sends, *bad;
 
     fetch_begun(c);
+    c->ahead.first_len = 0;
     flush_recvs(c, b);
     if (!b->nr_sends)
         return;
@@ -404,10 +422,10 @@ static void add_response(struct rdma_conn *c, struct slot *slot, struct rdma_bat
         if (!mr || slot->sgl.in_capsule) {
             cmd->cqe.status = le16_of((uint16_t)(FL_NVME_SC_INTERNAL << 1));
         } else {
+            begin_fetch(c, cmd->data, cmd->data_len, !b->nr_data);
             b->nr_data += make_requests(slot, mr->lkey, IBV_WR_RDMA_WRITE, b->data + b->nr_data,
                                         b->data_sges + b->nr_data);
             c->tx_len += cmd->data_len;
-            begin_fetch(c, cmd->data, cmd->data_len);
         }
     }
     *sge = (struct ibv_sge){.addr = (uintptr_t)&cmd->cqe, .length = sizeof(cmd->cqe)};

@@ -74,9 +74,10 @@ struct rdma_conn {
     enum fl_rdma_state state;
     struct rdma_batch *batch; /* what is gathered while completions are taken in; else NULL */
     struct {
-        const void *data;
-        uint32_t len; /* 0: nothing */
-    } ahead;          /* the data of the last response, which is to be fetched from memory */
+        const uint8_t *first, *last;  /* the data of the batch's first response, as far as it is not fetched,
+                                         and of its last, if that is another */
+        uint32_t first_len, last_len; /* 0: nothing */
+    } ahead;                          /* what is to be fetched from memory */
     bool told, established, moving, armed, broke;
     char why[160]; /* the first cause of the end */
     uint32_t setup_ms, close_ms;

@@ -15,17 +15,30 @@
 #define LONG_LEN \
     (64u << 10) /* after a longer copy, a peer that closes something need not wait for the next one */
 
-/* Of the next WRITE's data; what is before, its poster can fetch earlier. */
-#define AHEAD_FROM FL_FETCH_LEN
-#define AHEAD_LEN  (2 * FL_FETCH_LEN) /* CPUs fetch what follows by themselves */
+#define AHEAD_MIN 1024 /* a shorter WRITE's copy is over before much could be fetched */
 
 struct batch {
     struct fl_qp *qp;
     uint64_t now;
     bool begun; /* fl_shm_direct_begin() */
     struct fl_shm_open open;
-    bool wrote; /* messages that have not left */
+    struct iovec ahead; /* the data of the WRITE that is next */
+    bool wrote;         /* messages that have not left */
 };
+
+/* The next WRITE's data comes from memory while this request is done: otherwise one waits for the other. */
+static void look_ahead(struct batch *b, const struct ibv_send_wr *next)
+{
+    b->ahead.iov_len = 0;
+    if (next && next->opcode == IBV_WR_RDMA_WRITE && next->num_sge > 0)
+        b->ahead = (struct iovec){(void *)(uintptr_t)next->sg_list[0].addr, next->sg_list[0].length};
+}
+
+/* Where the copy itself does not do it */
+static void fetch_ahead(const struct batch *b)
+{
+    fl_fetch_ahead(b->ahead.iov_base, FL_MIN(b->ahead.iov_len, (size_t)FL_FETCH_LEN));
+}
 
 /* Where the data lies, checked as the engine checks it. The number of pieces; negative: the engine will say
  * why. */
@@ -67,6 +80,7 @@ static bool send_message(struct batch *b, const struct ibv_send_wr *wr)
     struct iovec iov[FL_ROCE_SGE_MAX];
     uint64_t len;
     int nr = pieces(qp, wr, 0, iov, &len);
+    fetch_ahead(b);
     if (nr < 0 || len > FL_SHM_MESSAGE_MAX)
         return false;
     const uint64_t at = qp->link->out.at;
@@ -106,6 +120,10 @@ static bool one_sided(struct batch *b, const struct ibv_send_wr *wr, bool read)
     r.nr_iov = pieces(qp, wr, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, &r.len);
     if (r.nr_iov < 0 || r.len > FL_ROCE_MSG_MAX)
         return false;
+    if (!read && r.len >= AHEAD_MIN)
+        r.ahead = b->ahead;
+    else
+        fetch_ahead(b);
     b->begun = b->begun || fl_shm_direct_begin(qp->link, b->now);
     if (!b->begun || !fl_shm_path_do(qp, &r))
         return false;
@@ -133,17 +151,6 @@ static bool post_one(struct batch *b, const struct ibv_send_wr *wr)
     }
 }
 
-/* Some of the next WRITE's data comes from memory while this one is copied: otherwise one waits for the
- * other. */
-static void fetch_next(const struct ibv_send_wr *next)
-{
-    if (!next || next->opcode != IBV_WR_RDMA_WRITE || next->num_sge <= 0)
-        return;
-    const struct ibv_sge *sge = &next->sg_list[0];
-    uint32_t from = sge->length > AHEAD_FROM ? AHEAD_FROM : 0;
-    fl_fetch_ahead((const void *)(uintptr_t)(sge->addr + from), FL_MIN(sge->length - from, AHEAD_LEN));
-}
-
 struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, uint64_t now)
 {
     const struct fl_roce_qp *roce = &qp->roce;
@@ -153,7 +160,7 @@ struct ibv_send_wr *fl_shm_path_post(struct fl_qp *qp, struct ibv_send_wr *wr, u
         return wr;
     fl_rnic_gather(qp->rnic);
     for (; wr && !qp->doomed; wr = wr->next) {
-        fetch_next(wr->next);
+        look_ahead(&b, wr->next);
         if (!post_one(&b, wr))
             break;
     }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/copy.h"
+#include "base/copy_ahead.h"
 #include "base/try.h"
 #include "rnic/shm/message.h"
 
@@ -88,10 +89,21 @@ static uint8_t *mapped(const struct fl_shm_link *link, const struct fl_key_place
     return NULL;
 }
 
+static _Thread_local struct iovec ahead; /* of the copy that this thread makes: it has no argument for it */
+
+static void *copy_ahead(void *dst, const void *src, size_t len)
+{
+    return fl_copy_ahead(dst, src, len, ahead.iov_base, ahead.iov_len);
+}
+
 static bool write_mapped(uint8_t *to, const struct fl_shm_request *r)
 {
+    if (r->ahead.iov_len)
+        ahead = r->ahead;
     for (int i = 0; i < r->nr_iov; i++) {
-        if (!fl_try_copy_by(to, r->iov[i].iov_base, r->iov[i].iov_len, fl_copy_watched))
+        bool last = i + 1 == r->nr_iov;
+        if (!fl_try_copy_by(to, r->iov[i].iov_base, r->iov[i].iov_len,
+                            last && r->ahead.iov_len ? copy_ahead : fl_copy_watched))
             return false;
         to += r->iov[i].iov_len;
     }
@@ -185,8 +197,10 @@ static enum fl_shm_how move(struct fl_shm_link *link, struct fl_shm_request *r, 
 {
     if (!r->len)
         return FL_SHM_MAPPED;
-    if (!at)
+    if (!at) {
+        fl_fetch_ahead(r->ahead.iov_base, FL_MIN(r->ahead.iov_len, (size_t)FL_FETCH_LEN));
         return copy_by_kernel(link, r, ptr) ? FL_SHM_VM : leave(r, why_not_by_kernel(link, r));
+    }
     if (is_atomic(r) && is_odd(r, at))
         return leave(r, FL_SHM_ODD);
     bool ok = r->op == FL_SHM_READ    ? read_mapped(at, r)

@@ -49,6 +49,7 @@ struct fl_shm_request {
     struct fl_shm_flow *behind;
     struct fl_key_memo *memo; /* of the peer's keys; NULL: none */
     struct fl_shm_open *open; /* for the requests of one queue pair between begin and end; NULL: not kept */
+    struct iovec ahead;       /* WRITE: what will be copied next, fetched meanwhile; of length 0: nothing */
     enum fl_shm_why why;      /* set with FL_SHM_NOT */
 };
 
