@@ -601,6 +601,41 @@ static void remove_dir(void)
     nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+/* The one who writes at once may hold a lock: a huge page, which takes its time, is taken by an ordinary
+ * write. */
+static void ram_writes_at_once_where_memory_is(void **state)
+{
+    static const struct kind huge = {"ram", "ram:32M", 512}, small = {"ram", "ram:32M,huge=0", 512};
+    enum { HUGE = 2 << 20 };
+    struct bed room, *bed = &room;
+
+    setup(bed, &huge, false);
+    const struct fl_backend_ops *ops = bed->backend->ops;
+    const uint64_t edge = HUGE - (uintptr_t)bed->backend->mem % HUGE; /* of two pages */
+    assert_false(ops->write_now(bed->backend, edge - 4096, bed->mem, 4096));
+    WRITE(edge - 4096, 512, bed->mem);
+    assert_true(ops->write_now(bed->backend, edge - 4096, bed->mem, 4096));
+    assert_false(ops->write_now(bed->backend, edge - 2048, bed->mem, 4096)); /* half of it */
+    assert_false(ops->write_now(bed->backend, edge, bed->mem, 4096));
+    READ(edge, 4096, bed->mem); /* of zeroes: takes none */
+    assert_false(ops->write_now(bed->backend, edge, bed->mem, 4096));
+    WRITE(edge - 512, 1024, bed->mem);
+    fill(bed->mem, edge - 2048, 4096, 1);
+    assert_true(ops->write_now(bed->backend, edge - 2048, bed->mem, 4096));
+    READ(edge - 2048, 4096, bed->mem);
+    expect(bed->mem, edge - 2048, 4096, 1);
+    assert_int_equal(run(bed, FL_BIO_TRIM, 0, NULL, edge - 65536, HUGE), 0);
+    assert_false(ops->write_now(bed->backend, edge - 4096, bed->mem, 4096));
+    assert_false(ops->write_now(bed->backend, edge, bed->mem, 4096));
+    READ(edge - 2048, 4096, bed->mem);
+    expect_zero(bed->mem, 4096);
+    teardown(bed);
+
+    setup(bed, &small, false);
+    assert_true(bed->backend->ops->write_now(bed->backend, 0, bed->mem, 4096));
+    teardown(bed);
+}
+
 int main(void)
 {
     int rc;
@@ -612,6 +647,7 @@ int main(void)
                      cmocka_unit_test(null_reads_zeroes), cmocka_unit_test(read_only_refuses_writes),
                      cmocka_unit_test(ram_names_its_limits), cmocka_unit_test(a_block_is_one_version),
                      cmocka_unit_test(ram_takes_its_memory_at_the_start),
+                     cmocka_unit_test(ram_writes_at_once_where_memory_is),
                      cmocka_unit_test(ram_keeps_pages_that_hardware_holds));
     remove_dir();
     return rc;

@@ -39,7 +39,8 @@ struct ram {
     uint64_t mapped; /* readable and writable; never shrinks */
     uint64_t page_len;
     bool huge;
-    bool cold;                   /* so large that a block is not in the CPU's caches when its turn comes */
+    uint8_t *taken; /* huge pages that were written, NULL: pages are small. Atomic, and no more than a hint */
+    bool cold;      /* so large that a block is not in the CPU's caches when its turn comes */
     pthread_mutex_t resize_lock; /* mapped, and one resize at a time */
     pthread_t filler;
     bool filling, stop_filling; /* the latter atomic */
@@ -68,6 +69,30 @@ static bool want_huge(const struct fl_url *url, uint64_t len)
     return len >= HUGE_MIN_LEN && len <= memory / 4 * 3;
 }
 
+/* Whoever may not wait (write_now, which may be called with the RNIC's lock) writes only to huge pages that
+ * are there, as far as is known here: one that is swapped out is not noticed. */
+static uint64_t huge_page_of(const struct ram *ram, uint64_t off)
+{
+    return ((uintptr_t)ram->mem % HUGE_LEN + off) / HUGE_LEN;
+}
+
+static void note_taken(const struct ram *ram, uint64_t off, uint64_t len, bool taken)
+{
+    if (!ram->taken)
+        return;
+    for (uint64_t i = huge_page_of(ram, off); i <= huge_page_of(ram, off + len - 1); i++)
+        if (__atomic_load_n(&ram->taken[i], __ATOMIC_RELAXED) != taken)
+            __atomic_store_n(&ram->taken[i], taken, __ATOMIC_RELAXED);
+}
+
+static bool is_taken(const struct ram *ram, uint64_t off, uint64_t len)
+{
+    for (uint64_t i = huge_page_of(ram, off); ram->taken && i <= huge_page_of(ram, off + len - 1); i++)
+        if (!__atomic_load_n(&ram->taken[i], __ATOMIC_RELAXED))
+            return false;
+    return true;
+}
+
 /*
  * The first write to a huge page waits until the kernel has cleared 2 MiB: 0.3 ms, and 5 ms in a virtual
  * machine whose hypervisor has to find the memory first. Whoever asks for huge pages by name has them taken
@@ -91,6 +116,7 @@ static void *fill(void *arg)
                         ram->base.spec, at >> 20, strerror(errno));
             break;
         }
+        note_taken(ram, at, len, true);
     }
     return NULL;
 }
@@ -138,6 +164,8 @@ static int reserve(struct ram *ram, uint64_t len)
     }
     ram->room = room;
     madvise(ram->mem, room, MADV_DONTDUMP);
+    if (ram->huge) /* without it, writes go as if pages were small */
+        ram->taken = calloc(room / HUGE_LEN + 2, 1);
     return 0;
 }
 
@@ -187,6 +215,7 @@ unmap:
         munmap(ram->mem, ram->room);
     }
 free_ram:
+    free(ram->taken);
     free(ram);
     return rc;
 }
@@ -201,6 +230,7 @@ static void close_ram(struct fl_backend *backend)
     fl_mem_range_remove(ram->mem, ram->room);
     munmap(ram->mem, ram->room);
     pthread_mutex_destroy(&ram->resize_lock);
+    free(ram->taken);
     free(ram);
 }
 
@@ -218,6 +248,8 @@ static void zero(struct ram *ram, uint64_t off, uint64_t len)
     memset(ram->mem + to, 0, off + len - to);
     if (fl_mem_give_back(ram->mem + from, to - from) < 0) /* hardware, or mlockall, holds the pages */
         memset(ram->mem + from, 0, to - from);
+    else
+        note_taken(ram, from, to - from, false);
 }
 
 static void copy_in(const struct ram *ram, uint8_t *at, const void *data, uint64_t len)
@@ -270,10 +302,12 @@ static uint64_t do_some(struct ram *ram, const struct fl_bio *bio, uint64_t pos)
     len = fl_marks_write(&ram->marks, off, len);
     if (!len)
         return 0;
-    if (bio->op == FL_BIO_WRITE)
+    if (bio->op == FL_BIO_WRITE) {
         copy(ram, bio, pos, len);
-    else
+        note_taken(ram, off, len, true);
+    } else {
         zero(ram, off, len);
+    }
     fl_marks_write_end(&ram->marks, off, len);
     return len;
 }
@@ -283,7 +317,8 @@ static bool write_now(struct fl_backend *backend, uint64_t off, const void *data
     struct ram *ram = ram_of(backend);
     uint64_t had;
 
-    if (backend->read_only || !fl_range_fits(off, len, fl_backend_len(backend)))
+    if (backend->read_only || !len || !fl_range_fits(off, len, fl_backend_len(backend)) ||
+        !is_taken(ram, off, len))
         return false;
     had = fl_marks_write(&ram->marks, off, len);
     if (had == len)

@@ -45,7 +45,7 @@ static int failed(const struct fl_addr *addr, struct fl_error *err)
     int r = errno ? -errno : -EIO;
     char text[FL_ADDR_TEXT_LEN];
 
-    if (r == -EADDRINUSE)
+    if (r == -EADDRINUSE) /* our own listeners are compared before, by the target */
         return fl_error_set(err, r, "%s is in use: another RDMA program listens on this port",
                             fl_addr_format(addr, text));
     if (r == -EADDRNOTAVAIL || r == -ENODEV)
@@ -79,7 +79,7 @@ static int rdma_listen_(const struct fl_listen_options *options, struct fl_liste
 {
     struct fl_listener *l = calloc(1, sizeof(*l));
     struct fl_addr addr = options->addr;
-    int r;
+    int one = 1, r;
 
     if (!l)
         return fl_error_set(err, -ENOMEM, "no memory for a listener");
@@ -98,6 +98,9 @@ static int rdma_listen_(const struct fl_listen_options *options, struct fl_liste
         r = fl_rdma_no_manager(l->lib, err);
         goto destroy_channel;
     }
+    /* [::] and 0.0.0.0 are two listeners: each may be added and removed alone. */
+    if (addr.ss.ss_family == AF_INET6)
+        (void)l->lib->cm->set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof(one));
     if (l->lib->cm->bind_addr(l->id, (struct sockaddr *)&addr.ss) || l->lib->cm->listen(l->id, BACKLOG)) {
         r = failed(&addr, err);
         goto destroy_id;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "rnic/objects.h"
+#include "rnic/port/patience.h"
 #include "rnic/qp_ex.h"
 #include "rnic/retired.h"
 #include "rnic/shm_path.h"
@@ -15,7 +16,6 @@
 
 #define QP_WR_MAX  16384
 #define INLINE_MAX 4096
-#define HUB_NS     (10 * FL_NS_PER_S) /* as a hub is waited for when a device is opened */
 /* Granted to all: programs that ask for none post a few bytes inline, since hardware rounds up what was
  * asked. */
 #define INLINE_MIN    64u
@@ -435,14 +435,14 @@ static void free_qp(struct fl_qp *qp)
 static int set_up_in_time(struct fl_qp *qp, struct ibv_qp_init_attr_ex *attr)
 {
     const struct timespec moment = {.tv_nsec = 50000};
-    uint64_t end = fl_now_ns() + HUB_NS;
+    struct fl_port_patience patience = {0};
     for (;;) {
         fl_rnic_lock(qp->rnic);
         int r = set_up(qp, attr);
         fl_rnic_unlock(qp->rnic);
         if (r != -EAGAIN)
             return r;
-        if (fl_now_ns() >= end)
+        if (!fl_port_is_patient(&patience, fl_now_ns()))
             return -ETIMEDOUT;
         nanosleep(&moment, NULL);
     }

@@ -144,6 +144,28 @@ def test_a_port_that_is_taken():
         refused("serve", "--ns", "ram:1M", "--control", "none", "--strict", "--listen", "rdma://127.0.0.1:0", status=FAILED, says=says, env=env)
 
 
+def test_wildcards_of_both_families():
+    """Each is for its family alone, over RDMA as over TCP, and may be removed alone."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        number = held.getsockname()[1]
+    both = [f"{transport}://{any}:{number}" for transport in ("rdma", "tcp") for any in ("0.0.0.0", "[::]")]
+    with Serve("--ns", "ram:1M", "--nqn", NQN, listen=both) as s:
+        assert len(s.urls) == len(set(s.urls)), s.urls
+        for transport in ("rdma", "tcp"):
+            for address in ("127.0.0.1", "[::1]"):
+                url = f"nvme+{transport}://{address}:{number}/{NQN}?ns=1"
+                assert url in s.urls, (url, s.urls)
+                run("info", url)
+        # Ourselves, which the reason says.
+        for taken in (f"rdma://[::1]:{number}", f"rdma://127.0.0.1:{number}"):
+            answer = s.request("POST", "/v1/listeners", {"address": taken}, status=409)["error"]
+            assert answer["code"] == "EADDRINUSE" and f"has port {number} on all addresses" in answer["message"], answer
+        six = next(l for l in s.get("/v1/listeners")["listeners"] if l["url"].startswith("rdma://[::]"))
+        s.request("DELETE", f"/v1/listeners/{six['id']}", status=200)
+        refused("info", f"nvme+rdma://[::1]:{number}/{NQN}?ns=1", status=UNREACHABLE, says="::1")
+        run("info", f"nvme+rdma://127.0.0.1:{number}/{NQN}?ns=1")
+
+
 def test_wrong_device_to_listen_on():
     """Is an error at once, with those that there are, unless the address may still come, and the device with it."""
     serve = ["serve", "--ns", "ram:1M", "--control", "none", "--listen"]

@@ -112,7 +112,7 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
 {
     struct in6_addr gid;
     uint16_t port = fl_cma_port_of(addr);
-    uint64_t end = 0;
+    struct fl_port_patience patience = {0};
     int r;
     if (!fl_cma_gid_of(addr, &gid))
         return -EAFNOSUPPORT;
@@ -126,7 +126,7 @@ static int bind_id(struct fl_cma_id *id, const struct sockaddr *addr, bool to_cl
     }
     do
         r = bind_once(id, addr, to_claim);
-    while (fl_cma_port_again(&r, &end));
+    while (fl_cma_port_again(&r, &patience));
     return r;
 }
 

@@ -13,6 +13,7 @@
 #include "rnic/cm/cm.h"
 #include "rnic/cma/vigil.h"
 #include "rnic/objects.h"
+#include "rnic/port/patience.h"
 #include "rnic/rdmacm.h"
 
 #define FL_CMA_PORT_BUCKETS 256u
@@ -213,8 +214,8 @@ void fl_cma_leave(struct fl_cma_id *id); /* under rnic->lock: from the engine; n
 /* port.c, under rnic->lock. port 0: any; claim: at the hub, too. 0 or negative errno */
 int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t *port, bool claim);
 int fl_cma_port_claim(struct fl_cma_id *id);
-/* Without the lock: *r is of one of those. True, after a moment: try again. *end: 0 at first. */
-bool fl_cma_port_again(int *r, uint64_t *end);
+/* Without the lock: *r is of one of those. True, after a moment: try again. */
+bool fl_cma_port_again(int *r, struct fl_port_patience *patience);
 void fl_cma_port_release(struct fl_cma_id *id);
 /* Ports whose listener did not come back; when the next one is due, FL_CM_NEVER: none */
 void fl_cma_ports_tick(struct fl_cma *cma, uint64_t now);

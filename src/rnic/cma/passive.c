@@ -45,7 +45,7 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
     struct sockaddr_in any = {.sin_family = AF_INET};
     if (fl_cma_state_of(id) == FL_CMA_IDLE && fl_cma_bind_addr(cm_id, (struct sockaddr *)&any))
         return -1;
-    uint64_t end = 0;
+    struct fl_port_patience patience = {0};
     int r = find_device(id);
     if (r)
         return fl_cma_result(r);
@@ -55,7 +55,7 @@ int fl_cma_listen(struct rdma_cm_id *cm_id, int backlog)
             break;
         r = listen_locked(id, backlog);
         fl_cma_unlock(id->cma);
-    } while (fl_cma_port_again(&r, &end));
+    } while (fl_cma_port_again(&r, &patience));
     if (!r)
         FL_DEBUG("listens on port %u by the connection manager", fl_cma_port_of(&id->id.route.addr.src_addr));
     return fl_cma_result(r);

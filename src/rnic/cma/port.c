@@ -10,7 +10,6 @@
 
 #define EPHEMERAL_FIRST 32768u
 #define KEPT_NS         (2 * FL_NS_PER_S) /* as long as the engine waits for a listener to come back */
-#define SETTLED_NS      (4 * FL_NS_PER_S) /* by then a new hub knows who listens on what */
 #define EPHEMERAL_NR    28232u            /* up to 60999, as the kernel's default for TCP */
 
 static uint64_t service_of(const struct fl_cma_id *id, uint16_t port)
@@ -191,15 +190,12 @@ int fl_cma_port_bind(struct fl_cma_id *id, const struct sockaddr *addr, uint16_t
     return -EADDRNOTAVAIL;
 }
 
-bool fl_cma_port_again(int *r, uint64_t *end)
+bool fl_cma_port_again(int *r, struct fl_port_patience *patience)
 {
     const struct timespec moment = {.tv_nsec = *r == -EINPROGRESS ? 50000 : 5000000};
-    uint64_t now = fl_now_ns();
-    if (!*end)
-        *end = now + SETTLED_NS;
     if (*r != -EAGAIN && *r != -EINPROGRESS)
         return false;
-    if (now >= *end) {
+    if (!fl_port_is_patient(patience, fl_now_ns())) {
         *r = *r == -EINPROGRESS ? -ETIMEDOUT : *r;
         return false;
     }

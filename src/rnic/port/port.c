@@ -13,10 +13,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "rnic/port/impl.h"
+#include "rnic/port/patience.h"
 
 #define OPEN_NS (3 * FL_NS_PER_S)
-#define BUSY_NS (10 * FL_NS_PER_S)   /* where there is a hub, which waits for a CPU */
-#define STEP_NS (100 * FL_NS_PER_MS) /* between two steps; longer: this process has waited for a CPU */
 #define EVENTS  16
 /* Polls until epoll is asked about all descriptors: so many that found something, or fewer that did not */
 #define LOOK_AT      64
@@ -41,19 +40,18 @@ static int make_names(struct fl_port *port, const char *hub_path, struct fl_erro
 static int join(struct fl_port *port, struct fl_error *err)
 {
     const uint64_t start = fl_now_ns();
-    uint64_t now = start, before = start, end = start + OPEN_NS, last = start + BUSY_NS;
+    uint64_t now = start, before = start, end = start + OPEN_NS; /* while nobody says anything */
+    struct fl_port_patience patience = {0};
     for (;; before = now, now = fl_now_ns()) {
         struct pollfd pfd = {.events = POLLIN};
-        if (now - before > STEP_NS) { /* what was to come in it has had no step yet to be seen */
+        if (now - before > FL_PORT_STEP_NS) /* what was to come in it has had no step yet to be seen */
             end += now - before;
-            last += now - before;
-        }
-        if (now >= end)
+        if (!fl_port_is_patient(&patience, now) || now >= end)
             break;
         if (port->role == FL_ROLE_GUEST)
             fl_port_link_event(port);
         if (port->role == FL_ROLE_GUEST && !fl_port_hub_looks_stopped(port))
-            end = FL_MIN(now + OPEN_NS, last);
+            end = now + OPEN_NS;
         fl_port_join_step(port, now);
         if (port->role == FL_ROLE_HUB || port->role == FL_ROLE_MEMBER)
             return 0;
