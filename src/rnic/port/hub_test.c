@@ -15,7 +15,7 @@ static void processes_share_a_port(void **state)
     ping(&n[0], &n[1]);
     ping(&n[1], &n[0]);
     ping(&n[1], &n[2]);
-    assert_int_equal(n[2].nr_echoed, 1);
+    assert_true(n[2].nr_echoed >= 1); /* more: of pings that were thought lost */
     bed_close(b);
 }
 
