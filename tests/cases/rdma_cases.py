@@ -102,6 +102,26 @@ def case_capsule_before_the_connection_is_established():
             s.wait_empty()
 
 
+def case_connect_beside_a_connect():
+    """Two at once, whose data the target fetches: one becomes the queue, the other one is refused."""
+    with Server("ram:16M") as s:
+        for _ in range(5):
+            with Controller(s.addr, NQN) as c:
+                for qid in (0, 2):
+                    q = Queue(s.addr, qid=qid)
+                    cids = [q.new_cid() for _ in range(2)]
+                    for i, cid in enumerate(cids):
+                        raw = bytearray(connect_sqe(cid, qid + i if qid else 0, 31))
+                        data = connect_data(NQN, peer_host.HOSTNQN, peer_host.HOSTID, c.cntlid if qid else 0xFFFF)
+                        raw[24:40] = q.sgl(q.describe(data)[0])
+                        q.read_at[cid] = (None, 0)
+                        q.send(bytes(raw))
+                    assert [q.finish(cid).status for cid in cids] == [OK, SEQUENCE]
+                    q.close()
+            s.wait_empty()
+        s.serves()
+
+
 def case_capsules_of_wrong_length():
     """Shorter than a command: the end of this connection, and of no other."""
     with Server("ram:16M") as s, Controller(s.addr, NQN) as c:
