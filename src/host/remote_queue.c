@@ -429,6 +429,7 @@ static int make_slots(struct fl_remote_queue *q)
 {
     if (posix_memalign((void **)&q->slots, FL_CACHE_LINE, q->nr_slots * sizeof(q->slots[0]))) {
         q->slots = NULL;
+        q->nr_slots = 0;
         return -ENOMEM;
     }
     memset(q->slots, 0, q->nr_slots * sizeof(q->slots[0]));
