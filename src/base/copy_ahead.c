@@ -76,6 +76,8 @@ void *fl_copy_ahead(void *dst, const void *src, size_t len, const void *ahead, s
         fl_copy_ahead_256(d + plain, s + plain, fetch, ahead);
     else
         fl_copy_ahead_any(d + plain, s + plain, fetch, ahead);
+    if (wanted > fetch) /* the line that goes with the last one, which is copied by itself */
+        fetch_line(ahead, fetch);
     fl_copy_watched(d + most, s + most, len - most);
     return dst;
 }
