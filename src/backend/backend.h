@@ -60,6 +60,9 @@ struct fl_backend_ops {
     /* Writes at once what is short (up to a stripe, say): true, or false where it does not, since others are at these bytes, or
      * the range is not there. Never sleeps; a bio is the way then. NULL: it cannot. The thread of a channel. */
     bool (*write_now)(struct fl_backend *backend, uint64_t off, const void *data, uint64_t len);
+    /* The CRC-32C of what lies at mem + off, which the caller has marked for reading; cheaper than looking at the bytes where it is
+     * known from before. NULL: it never is. Any thread. */
+    uint32_t (*digest)(struct fl_backend *backend, uint64_t off, uint64_t len);
     int (*flush_submissions)(struct fl_chan *chan); /* hand over what submit gathered (io_uring); 0 when not needed */
     int (*poll)(struct fl_chan *chan);              /* reap completions: how many */
     int (*fd)(struct fl_chan *chan);                /* readable when poll would reap something; -1: never needed */

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backend/digests.h"
 #include "backend/internal.h"
 #include "backend/marks.h"
 #include "base/copy.h"
@@ -45,6 +46,7 @@ struct ram {
     pthread_t filler;
     bool filling, stop_filling; /* the latter atomic */
     struct fl_marks marks;
+    struct fl_digests digests;
 };
 
 /* A bio's own part (bio->priv). */
@@ -199,6 +201,7 @@ static int open_ram(const struct fl_url *url, struct fl_backend **out, struct fl
                 "them all will run the machine out of memory",
                 fl_size_format(url->size, size));
     pthread_mutex_init(&ram->resize_lock, NULL);
+    fl_digests_init(&ram->digests, ram->room);
     ram->base.mem = ram->mem;
     ram->base.marks = &ram->marks;
     ram->base.sync = true;
@@ -227,6 +230,7 @@ static void close_ram(struct fl_backend *backend)
     __atomic_store_n(&ram->stop_filling, true, __ATOMIC_RELAXED);
     if (ram->filling)
         pthread_join(ram->filler, NULL);
+    fl_digests_fini(&ram->digests);
     fl_mem_range_remove(ram->mem, ram->room);
     munmap(ram->mem, ram->room);
     pthread_mutex_destroy(&ram->resize_lock);
@@ -284,6 +288,19 @@ static void copy(const struct ram *ram, const struct fl_bio *bio, uint64_t pos, 
     }
 }
 
+/*
+ * Marks for a writer what can be had of [off, off + len) and drops its digests: the only way to change what
+ * hosts may read. fl_marks_write_end() ends it.
+ */
+static inline uint64_t start_change(struct ram *ram, uint64_t off, uint64_t len)
+{
+    uint64_t n = fl_marks_write(&ram->marks, off, len);
+
+    if (fl_likely(n))
+        fl_digests_drop(&ram->digests, off, n);
+    return n;
+}
+
 /* Does as much from pos on as nobody else is at. 0: nothing. */
 static uint64_t do_some(struct ram *ram, const struct fl_bio *bio, uint64_t pos)
 {
@@ -299,7 +316,7 @@ static uint64_t do_some(struct ram *ram, const struct fl_bio *bio, uint64_t pos)
     }
     if (bio->op != FL_BIO_WRITE)
         len = FL_MIN(bio->len - pos, FL_MARKS_MAX_LEN);
-    len = fl_marks_write(&ram->marks, off, len);
+    len = start_change(ram, off, len);
     if (!len)
         return 0;
     if (bio->op == FL_BIO_WRITE) {
@@ -320,12 +337,19 @@ static bool write_now(struct fl_backend *backend, uint64_t off, const void *data
     if (backend->read_only || !len || !fl_range_fits(off, len, fl_backend_len(backend)) ||
         !is_taken(ram, off, len))
         return false;
-    had = fl_marks_write(&ram->marks, off, len);
+    had = start_change(ram, off, len);
     if (had == len)
         copy_in(ram, ram->mem + off, data, len);
     if (had)
         fl_marks_write_end(&ram->marks, off, had);
     return had == len;
+}
+
+static uint32_t digest(struct fl_backend *backend, uint64_t off, uint64_t len)
+{
+    struct ram *ram = ram_of(backend);
+
+    return fl_digests_of(&ram->digests, ram->mem, off, len);
 }
 
 static void resume(struct fl_chan *chan, struct fl_bio *bio)
@@ -373,7 +397,7 @@ static void submit(struct fl_chan *chan, struct fl_bio *bio)
 static void release(struct ram *ram, uint64_t off, uint64_t len)
 {
     while (len) {
-        uint64_t most = FL_MIN(len, FL_MARKS_MAX_LEN), n = fl_marks_write(&ram->marks, off, most);
+        uint64_t most = FL_MIN(len, FL_MARKS_MAX_LEN), n = start_change(ram, off, most);
 
         if (n) {
             zero(ram, off, n);
@@ -409,7 +433,9 @@ static int resize(struct fl_backend *backend, uint64_t len, struct fl_error *err
             fl_error_set(err, rc, "ram: the kernel does not grant %" PRIu64 " bytes: %s", len, strerror(-rc));
         } else {
             /* A write that raced with an earlier shrink may have left bytes behind. */
+            fl_digests_drop_all(&ram->digests);
             zero(ram, old, ram->mapped - old);
+            fl_digests_drop_all(&ram->digests);
             fl_backend_set_len(backend, len);
         }
     }
@@ -426,6 +452,7 @@ const struct fl_backend_ops fl_ram_backend_ops = {
     .submit = submit,
     .resume = resume,
     .write_now = write_now,
+    .digest = digest,
     .flush_submissions = fl_sync_chan_nothing,
     .poll = fl_sync_chan_nothing,
     .fd = fl_sync_chan_no_fd,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/crc32_copy.h"
+#include "base/crc32c_join.h"
 #include "base/crc32c_wide.h"
 #include "base/unit.h"
 
@@ -191,6 +192,23 @@ static void leaves_vectors_clear(void **state)
 }
 #endif
 
+static void joins(void **state)
+{
+    static const size_t lens[] = {0, 1, 2, 3, 7, 64, 511, 4096, 65537};
+    static uint8_t buf[65537 + 1000];
+    struct fl_crc32c_join join;
+
+    for (size_t i = 0; i < sizeof(buf); i++)
+        buf[i] = (uint8_t)(i * i >> 5);
+    for (size_t k = 0; k < FL_ARRAY_LEN(lens); k++) {
+        fl_crc32c_join_init(&join, lens[k]);
+        for (size_t first = 0; first < 1000; first += 333)
+            assert_int_equal(fl_crc32c_join(&join, fl_crc32c_portable(0, buf, first),
+                                            fl_crc32c_portable(0, buf + first, lens[k])),
+                             fl_crc32c_portable(0, buf, first + lens[k]));
+    }
+}
+
 int main(void)
 {
     memset(ones, 0xff, sizeof(ones));
@@ -202,5 +220,6 @@ int main(void)
 #if defined(__x86_64__)
                        cmocka_unit_test(leaves_vectors_clear),
 #endif
-                       cmocka_unit_test(agrees_with_portable), cmocka_unit_test(every_length));
+                       cmocka_unit_test(agrees_with_portable), cmocka_unit_test(every_length),
+                       cmocka_unit_test(joins));
 }

@@ -39,6 +39,9 @@ struct fl_handler {
     void (*command)(struct fl_cmd *cmd);
     void (*data_ready)(struct fl_cmd *cmd);
     void (*released)(struct fl_cmd *cmd);
+    /* The CRC-32C of cmd->data_len bytes of cmd->data, which are on their way to the host, where it is cheaper than to look at them.
+     * Inside of fl_cmd_complete. NULL: it never is. */
+    uint32_t (*digest)(struct fl_cmd *cmd);
     /* conn->dead was just set (by either side, or broken): nothing reaches the host any more. The target completes what it
      * holds back (asynchronous event requests, commands that wait for a buffer), now or soon; closed() follows when all
      * commands are released. Never called from inside a call of the target's on this conn; may be NULL.

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/crc.h"
 #include "fabric/tcp_slot.h"
 
 /*
@@ -399,4 +400,13 @@ void fl_tcp_target_on_sent(struct fl_tcp_stream *s, void *token)
     struct fl_tcp_slot *slot = token;
 
     release_cmd(FL_CONTAINER_OF(s, struct fl_tcp_target, stream), slot);
+}
+
+uint32_t fl_tcp_target_digest(struct fl_tcp_stream *s, void *token, const void *data, uint32_t len)
+{
+    const struct fl_handler *handler = FL_CONTAINER_OF(s, struct fl_tcp_target, stream)->conn.handler;
+    struct fl_tcp_slot *slot = token;
+
+    assert(slot->cmd.data == data && slot->cmd.data_len == len);
+    return handler->digest ? handler->digest(&slot->cmd) : fl_crc32c(0, data, len);
 }

@@ -122,6 +122,7 @@ int fl_tcp_target_take_data(struct fl_tcp_target *t, const struct fl_tcp_data *p
                             struct fl_tcp_fault *fault);
 void fl_tcp_target_take_data_payload(struct fl_tcp_target *t, const struct fl_tcp_data *pdu, bool digest_ok);
 void fl_tcp_target_on_sent(struct fl_tcp_stream *s, void *token);
+uint32_t fl_tcp_target_digest(struct fl_tcp_stream *s, void *token, const void *data, uint32_t len);
 /* Data that was on its way will not come any more. */
 void fl_tcp_target_drop_early(struct fl_tcp_target *t);
 void fl_tcp_target_drop_fetches(struct fl_tcp_target *t);

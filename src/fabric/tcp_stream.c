@@ -535,7 +535,8 @@ void fl_tcp_stream_send(struct fl_tcp_stream *s, union fl_tcp_pdu *hdr, uint32_t
         s->tx_open = false;
     }
     if (ddgst)
-        queue_digest(s, fl_crc32c(0, data, len));
+        queue_digest(s,
+                     token && s->ops->digest ? s->ops->digest(s, token, data, len) : fl_crc32c(0, data, len));
 }
 
 static uint32_t digest_of_iov(const struct iovec *iov, size_t skip, uint32_t len)

@@ -56,6 +56,9 @@ struct fl_tcp_stream_ops {
     /* Everything up to and including the reference given with this token has left (or was dropped by
      * fini/abort). */
     void (*sent)(struct fl_tcp_stream *s, void *token);
+    /* The data digest of what is being queued with this token (fl_tcp_stream_send), if the owner knows of a shorter way to it. NULL:
+     * none. */
+    uint32_t (*digest)(struct fl_tcp_stream *s, void *token, const void *data, uint32_t len);
 };
 
 struct fl_tcp_seg { /* private: one piece of what is to be sent */

@@ -157,8 +157,10 @@ static int on_payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, cons
     return 0;
 }
 
-static const struct fl_tcp_stream_ops stream_ops = {
-    .header = on_header, .payload = on_payload, .sent = fl_tcp_target_on_sent};
+static const struct fl_tcp_stream_ops stream_ops = {.header = on_header,
+                                                    .payload = on_payload,
+                                                    .sent = fl_tcp_target_on_sent,
+                                                    .digest = fl_tcp_target_digest};
 
 /* ---- the end ---- */
 

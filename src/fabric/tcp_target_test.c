@@ -2,6 +2,7 @@
 /* The target's engine over a pair, with a host and a target that do what the test says. */
 #include "fabric/tcp_target.h"
 
+#include "base/crc.h"
 #include "fabric/test_world.h"
 
 static void expect_closed(struct world *w)
@@ -561,6 +562,41 @@ static void case_T11_data_digest_error_fails_one_command(void **state)
     }
 }
 
+static uint32_t nr_asked;
+
+/* Wrong for data from byte 7 of the pattern on. */
+static uint32_t known_digest(struct fl_cmd *cmd)
+{
+    nr_asked++;
+    return fl_crc32c(0, cmd->data, cmd->data_len) ^ (cmd->data == script_pattern + 7);
+}
+
+/* The target may know the digest of what it sends: then nobody looks at the bytes. */
+static void sends_the_digest_that_the_target_knows(void **state)
+{
+    struct fl_handler handler = script_handler;
+    struct fl_listen_options options = plain;
+
+    handler.digest = known_digest;
+    options.handler = &handler;
+    for (int ddgst = 0; ddgst < 2; ddgst++) {
+        struct world *w = world_create(&options, 4);
+        struct test_host_pdu *got;
+
+        nr_asked = 0;
+        test_host_ic(&w->host, true, ddgst, 4, 1);
+        send_read(w, 1, 5, 4096, 0);
+        expect_data(w, 1, 5, 4096, FL_TCP_F_DATA_LAST);
+        test_host_expect_resp(&w->host, 1, 0);
+        send_read(w, 2, 7, 4096, 0);
+        got = test_host_expect(&w->host, FL_TCP_C2H_DATA);
+        assert_int_equal(got->digest_ok, !ddgst);
+        test_host_expect_resp(&w->host, 2, 0);
+        assert_int_equal(nr_asked, ddgst ? 2 : 0);
+        world_destroy(w);
+    }
+}
+
 static void case_T11_digest_error_in_one_of_several_pdus(void **state)
 {
     struct world *w = world_create(&plain, 4);
@@ -703,6 +739,7 @@ int main(void)
         cmocka_unit_test(case_T6_data_goes_backwards), cmocka_unit_test(case_T6_sgl_of_4_gib),
         cmocka_unit_test(case_T7_data_pdu_at_the_limit),
         cmocka_unit_test(case_T11_data_digest_error_fails_one_command),
+        cmocka_unit_test(sends_the_digest_that_the_target_knows),
         cmocka_unit_test(case_T11_digest_error_in_one_of_several_pdus),
         cmocka_unit_test(case_T11_header_digest_error_ends_it), cmocka_unit_test(case_T13_small_capsules),
         cmocka_unit_test(case_T14_cut_in_every_state));

@@ -499,6 +499,7 @@ fl_nvme_status fl_io_range(struct fl_ns_view *view, struct fl_cmd *cmd,
 void fl_io_submit(struct fl_cmd *cmd, enum fl_bio_op op, uint32_t flags,
                   void (*done)(struct fl_bio *bio, int result));
 uint32_t fl_io_fua(const struct fl_cmd *cmd); /* FL_BIO_F_FUA when asked for, or the write cache is off */
+uint32_t fl_io_digest(struct fl_cmd *cmd);      /* of a read that is being answered */
 void fl_io_write_done(struct fl_ns_view *view); /* leaves view->nr_writes */
 bool fl_io_check_access(const struct fl_ns_view *view, const struct fl_tqueue *q, enum fl_nvme_access access);
 fl_nvme_status fl_io_errno(struct fl_cmd *cmd, int result, enum fl_nvme_io_kind kind);

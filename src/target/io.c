@@ -8,6 +8,7 @@
  * in the capsule to a back end that never sleeps doesn't either.
  */
 #include "base/clock.h"
+#include "base/crc.h"
 #include "target/core.h"
 
 #define OP_READS  1u  /* reads the namespace: reservations of the exclusive access kind stop it */
@@ -138,6 +139,19 @@ static inline bool read_in_place(struct fl_ns_view *view, struct fl_cmd *cmd)
     cmd->to_host = true;
     fl_tqueue_finish(cmd, FL_NVME_SC_SUCCESS);
     return true;
+}
+
+uint32_t fl_io_digest(struct fl_cmd *cmd)
+{
+    const struct fl_tio *tio = fl_tio_of(cmd);
+
+    if (fl_likely(tio->marked)) {
+        struct fl_backend *be = tio->view->chan->backend;
+
+        if (fl_likely(be->ops->digest))
+            return be->ops->digest(be, tio->off, tio->len);
+    }
+    return fl_crc32c(0, cmd->data, cmd->data_len);
 }
 
 static void io_read(struct fl_tqueue *q, struct fl_ns_view *view, struct fl_cmd *cmd)

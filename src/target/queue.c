@@ -372,6 +372,7 @@ const struct fl_handler fl_target_handler = {
     .command = on_command,
     .data_ready = on_data_ready,
     .released = on_released,
+    .digest = fl_io_digest,
     .broken = on_broken,
     .closed = on_closed,
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/crc.h"
 #include "base/uuid.h"
 
 static struct bed *the_bed; /* listen() has no other way to know it */
@@ -138,6 +139,8 @@ static void cmd_complete(struct fl_cmd *cmd)
     bcmd->answered = true;
     bcmd->cqe = cmd->cqe;
     assert_int_equal(le16_get(cmd->cqe.cid), le16_get(cmd->sqe.cid));
+    if (cmd->to_host && cmd->data_len && !fl_nvme_cqe_status(&cmd->cqe))
+        assert_int_equal(cmd->conn->handler->digest(cmd), fl_crc32c(0, cmd->data, cmd->data_len));
     if (bcmd->bc->hold_release && cmd->to_host && !cmd->conn->dead)
         return;
     bed_release(bcmd);
