@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cc example.c $(pkg-config --cflags --libs farlane) && ./a.out nvme+tcp://HOST/NQN?ns=1   (or ram:64M, file:PATH) */
+/* cc example.c $(pkg-config --cflags --libs farlane) && ./a.out 'nvme+tcp://HOST/NQN?ns=1'   (or ram:64M, file:PATH) */
 #include <stdio.h>
 #include <string.h>
 

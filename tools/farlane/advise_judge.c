@@ -132,9 +132,12 @@ static void judge_two(const struct advise_facts *f, struct advice *a)
     const bool no_cores = needs > 0 && by_latency == first;
     const enum advise_verdict second = rdma_first ? ADVISE_TCP : ADVISE_RDMA;
 
+    const enum advise_verdict lossless = no_cores ? second : by_latency;
+
     if (loses(f)) {
         decide(a, ADVISE_TCP, ADVISE_LOSSY);
-        add_change(a, ADVISE_TURN_NO_LOSS, no_cores ? second : by_latency, ADVISE_LOSS);
+        if (lossless != ADVISE_TCP)
+            add_change(a, ADVISE_TURN_NO_LOSS, lossless, ADVISE_LOSS);
         return;
     }
     if (no_cores) {

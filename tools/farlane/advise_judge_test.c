@@ -231,6 +231,7 @@ static void changes_are_true(void **state)
 
         assert_true(a.nr_changes <= FL_ARRAY_LEN(a.change));
         for (n = 0; n < a.nr_changes; n++) {
+            assert_int_not_equal(a.change[n].to, a.verdict);
             follow(&rows[i], &a.change[n]);
             turn[a.change[n].turn] = true;
         }
