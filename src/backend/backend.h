@@ -66,6 +66,9 @@ struct fl_backend_ops {
     int (*flush_submissions)(struct fl_chan *chan); /* hand over what submit gathered (io_uring); 0 when not needed */
     int (*poll)(struct fl_chan *chan);              /* reap completions: how many */
     int (*fd)(struct fl_chan *chan);                /* readable when poll would reap something; -1: never needed */
+    /* The length that resize to 0 takes over, of what was made longer or shorter beside us; 0: not known. NULL: there
+     * is no such thing. Any thread. */
+    uint64_t (*found_len)(struct fl_backend *backend);
     int (*resize)(struct fl_backend *backend, uint64_t len, struct fl_error *err); /* any thread */
     /* Is what it stands on still where it was found? 0, or -ESTALE with a sentence. May block. NULL: it cannot go. */
     int (*look)(struct fl_backend *backend, struct fl_error *err);

@@ -199,6 +199,7 @@ const struct fl_backend_ops fl_file_backend_ops = {
     .flush_submissions = fl_file_hand_over,
     .poll = fl_file_poll,
     .fd = fl_file_fd,
+    .found_len = fl_file_found_len,
     .resize = fl_file_resize,
     .look = fl_file_look,
     .state_load = fl_file_state_load,

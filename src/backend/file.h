@@ -114,6 +114,7 @@ int fl_file_fd(struct fl_chan *chan);
 
 /* Of file_size.c: while it is opened, sets base.len; and fl_backend_ops.resize. */
 int fl_file_settle_len(struct fl_file *file, const struct fl_url *url, struct fl_error *err);
+uint64_t fl_file_found_len(struct fl_backend *backend);
 int fl_file_resize(struct fl_backend *backend, uint64_t len, struct fl_error *err);
 
 /* Of file_access.c, while it is opened: sets direct, alignments, engine, pool and note; can and base.trims. */

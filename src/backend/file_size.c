@@ -173,6 +173,14 @@ static int resize_locked(struct fl_file *file, uint64_t len, struct fl_error *er
     return 0;
 }
 
+uint64_t fl_file_found_len(struct fl_backend *backend)
+{
+    struct fl_file *file = fl_file_of(backend);
+    uint64_t actual;
+
+    return actual_len(file, &actual) ? 0 : actual - actual % backend->block_len;
+}
+
 int fl_file_resize(struct fl_backend *backend, uint64_t len, struct fl_error *err)
 {
     struct fl_file *file = fl_file_of(backend);

@@ -331,6 +331,12 @@ static int timed_out(struct fl_link *l)
                                         [FL_LINK_IC] = "ICReq",
                                         [FL_LINK_CONNECT] = "the Connect command"};
 
+    if (l->state == FL_LINK_IC)
+        return fl_error_set(
+            &l->err, -ETIMEDOUT,
+            "whoever listens there does not answer as an NVMe/TCP target: is it one, and is it "
+            "stopped? (no answer to %s within %u ms)",
+            waits[l->state], l->timeout_ms);
     return fl_error_set(&l->err, -ETIMEDOUT, "no answer to %s within %u ms",
                         l->rdma && l->state == FL_LINK_DIAL ? "the RDMA connect" : waits[l->state],
                         l->timeout_ms);

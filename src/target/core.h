@@ -122,6 +122,7 @@ struct fl_tport {
     struct fl_listener_spec spec;
     uint32_t id; /* PORTID */
     enum fl_tport_state state;
+    bool for_device; /* waiting: the address is here */
     char reason[320];
     struct fl_listener *listener;
     struct fl_addr addr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Listeners, each of them a port of the NVM subsystems:
- *     waiting    its address is not on this machine yet (or its name unknown): tried again each second
+ *     waiting    for an address, its name or an RDMA device that is not here yet: tried again each second
  *     listening
  *     failed     another reason, which may pass (somebody else has the port): tried again every 2 seconds
  *     closed     taken away; freed when its last connection has ended
@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -63,11 +66,11 @@ int fl_listener_spec_parse(const char *text, struct fl_listener_spec *spec, stru
     return 0;
 }
 
-static const char *state_text(enum fl_tport_state state)
+static const char *state_text(enum fl_tport_state state, bool for_device)
 {
     switch (state) {
     case FL_PORT_WAITING:
-        return "waiting for address";
+        return for_device ? "waiting for device" : "waiting for address";
     case FL_PORT_LISTENING:
         return "listening";
     case FL_PORT_FAILED:
@@ -84,7 +87,7 @@ void fl_tport_info(const struct fl_tport *port, struct fl_listener_info *info)
 
     memset(info, 0, sizeof(*info));
     info->id = port->id;
-    info->state = state_text(port->state);
+    info->state = state_text(port->state, port->for_device);
     info->reason = port->reason;
     info->nr_connections = port->nr_queues;
     if (port->addr.len)
@@ -152,15 +155,34 @@ static int try_listen(struct fl_tport *port, struct fl_error *err)
     return 0;
 }
 
+/* Whether an interface has it: only such an address can be bound. */
+static bool is_here(const struct fl_addr *addr)
+{
+    struct fl_addr any_port = *addr;
+    bool here;
+    int fd;
+
+    if (!addr->len)
+        return false;
+    fl_addr_set_port(&any_port, 0);
+    fd = socket(addr->ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    here = fd >= 0 && bind(fd, (const struct sockaddr *)&any_port.ss, any_port.len) == 0;
+    if (fd >= 0)
+        close(fd);
+    return here;
+}
+
 static void set_retry(struct fl_tport *port, int error, const struct fl_error *err)
 {
     bool waiting = error == -EADDRNOTAVAIL || error == -ENODEV || error == -EAGAIN;
+    bool for_device = waiting && !strcmp(port->spec.transport, "rdma") && is_here(&port->addr);
     enum fl_tport_state state = waiting ? FL_PORT_WAITING : FL_PORT_FAILED;
 
-    if (port->state != state || strcmp(port->reason, err->text))
+    if (port->state != state || port->for_device != for_device || strcmp(port->reason, err->text))
         FL_WARN("listener %s://%s:%s: %s (%s; tried again)", port->spec.transport, port->spec.host,
-                port->spec.port, err->text, state_text(state));
+                port->spec.port, err->text, state_text(state, for_device));
     port->state = state;
+    port->for_device = for_device;
     snprintf(port->reason, sizeof(port->reason), "%.*s", (int)sizeof(port->reason) - 1, err->text);
     fl_timer_set(port->target->loop, &port->retry,
                  fl_loop_now(port->target->loop) + (waiting ? WAIT_NS : FAIL_NS));

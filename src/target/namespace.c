@@ -306,6 +306,9 @@ int fl_namespace_add(struct fl_subsystem *ss, const struct fl_namespace_options 
     if (o->ana_group > FL_ANA_GROUPS)
         return fl_error_set(err, -EINVAL, "ANA group %u: groups go from 1 to %u", o->ana_group,
                             FL_ANA_GROUPS);
+    if (!strchr(o->spec, ':'))
+        return fl_error_set(err, -EINVAL, "\"%.160s\" is no namespace: a file is file:%.160s", o->spec,
+                            o->spec);
     url = calloc(1, sizeof(*url));
     if (!url)
         return fl_error_set(err, -ENOMEM, "no memory for %s", o->spec);
@@ -346,6 +349,14 @@ close:
 
 /* ---- another size ---- */
 
+static int would_shrink(const struct fl_tns *ns, uint64_t len, struct fl_error *err)
+{
+    return fl_error_set(err, -EINVAL,
+                        "namespace %u has %llu bytes and would shrink to %llu: what lies behind would be "
+                        "lost (--force does it)",
+                        ns->nsid, (unsigned long long)ns->len, (unsigned long long)len);
+}
+
 static void resize_view(struct fl_round_leg *leg)
 {
     struct fl_subsystem *ss = leg->round->arg[0];
@@ -375,7 +386,7 @@ int fl_namespace_resize(struct fl_subsystem *ss, uint32_t nsid, uint64_t len, bo
 {
     struct fl_tns *ns = nsid && nsid <= FL_NSID_MAX ? ss->ns[nsid] : NULL;
     struct fl_round *round;
-    uint64_t had;
+    uint64_t had, found;
     int r;
 
     if (!ns || ns->remove_asked)
@@ -384,11 +395,9 @@ int fl_namespace_resize(struct fl_subsystem *ss, uint32_t nsid, uint64_t len, bo
     if (len % ns->be->block_len)
         return fl_error_set(err, -EINVAL, "namespace %u cannot become %llu bytes: its blocks have %u", nsid,
                             (unsigned long long)len, ns->be->block_len);
-    if (len && len < had && !force)
-        return fl_error_set(err, -EINVAL,
-                            "namespace %u has %llu bytes and would shrink to %llu: what lies behind would be "
-                            "lost (--force does it)",
-                            nsid, (unsigned long long)had, (unsigned long long)len);
+    found = len ? len : ns->be->ops->found_len ? ns->be->ops->found_len(ns->be) : had;
+    if (found && found < had && !force)
+        return would_shrink(ns, found, err);
     if (!ns->be->ops->resize)
         return fl_error_set(err, -EOPNOTSUPP, "a %s namespace keeps its size of %llu bytes",
                             ns->be->ops->kind, (unsigned long long)had);

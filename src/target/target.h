@@ -120,7 +120,7 @@ struct fl_namespace_info {
 };
 struct fl_listener_info {
     uint32_t id;
-    const char *state, *reason; /* "listening", "waiting for address", "failed" */
+    const char *state, *reason; /* "listening", "waiting for address", "waiting for device", "failed" */
     char url[400];              /* tcp://1.2.3.4:4420, as hosts reach it */
     uint32_t nr_connections;
 };

@@ -82,6 +82,13 @@ def test_a12_grow_and_shrink():
             f.truncate(6 << 20)
         s.ctl("ns", "resize", 2, "file")
         assert spaces(s)[2]["size"] == 6 << 20
+        # A file that was cut beside the target shrinks the namespace by force only, too.
+        os.truncate("f", 3 << 20)
+        refused("ctl", "--control", s.control, "ns", "resize", 2, "file", status=USAGE, says=[str(6 << 20), str(3 << 20), "--force"])
+        assert spaces(s)[2]["size"] == 6 << 20
+        s.ctl("ns", "resize", 2, "file", "--force")
+        assert spaces(s)[2]["size"] == 3 << 20
+        s.ctl("ns", "resize", 2, "file")
 
 
 def test_a12_size_is_right_for_a_host_that_is_connected():
@@ -122,6 +129,11 @@ def test_a4_address_that_is_not_there():
         l = [l for l in s.get("/v1/listeners")["listeners"] if l["id"] == new["id"]][0]
         assert l["state"] == "waiting for address" and "192.0.2.77" in l["reason"], l
         assert "waiting for address" in s.ctl("list").stdout
+        assert new["state"] == l["state"] and new["reason"] == l["reason"], new
+        said = s.ctl("listener", "add", "tcp://192.0.2.78:4420").stdout
+        assert "listener added: id" in said and "waiting for address: " in said and "192.0.2.78" in said, said
+        said = s.ctl("listener", "add", "tcp://127.0.0.1:0").stdout
+        assert "listener added: id" in said and "waiting" not in said and "listening" not in said, said
     refused("serve", "--ns", "ram:1M", "--control", "none", "--listen", "tcp://192.0.2.77", "--strict", status=UNREACHABLE,
             says="192.0.2.77")
 

@@ -170,4 +170,77 @@ def test_interrupted_copy_to_a_target_that_is_gone():
         s.process.returncode = 0
 
 
+def test_results_replace_only_their_own_kind():
+    """A disk image, a program's text, a folder, a device stay what they are; what the same command wrote before is replaced."""
+    def ctl_save(s, *args, **more):
+        return run("ctl", "--control", s.control, "save", *args, **more)
+
+    bench = ["bench", "ram:1M", "--depth", 1, "--seconds", 2, "--ramp", 0, "--save"]
+    sim = ["sim", "--seed", 1, "--pcap"]
+    make_file("live.img", 1 << 20)
+    make_file("old.img", 1 << 20, seed=2)
+    pathlib.Path("notes").write_text("# only a comment\n")
+    pathlib.Path("list").write_text("a: 1\n")
+    os.mkdir("dir")
+    os.symlink("old.img", "link")
+    kept = {name: pathlib.Path(name).read_bytes() for name in ("live.img", "old.img", "notes", "list")}
+    with Serve("--ns", "file:live.img", "--ns", "ram:1M", "--nqn", NQN) as s:
+        save = ["ctl", "--control", s.control, "save"]
+        for command, kind in ((save, "farlane configuration"), (bench, "file of bench results"), (sim, "capture")):
+            for name in ("old.img", "notes", "list", "link"):
+                refused(*command, name, status=FAILED, says=[f"{name} is there already and is no {kind}", "--force"])
+            for force in [], ["--force"]:
+                refused(*command, "live.img", *force, status=FAILED, says=["live.img is in use", "not replaced"])
+                refused(*command, "dir", *force, status=FAILED, says="dir is a folder")
+                refused(*command, "/dev/null", *force, status=FAILED, says="/dev/null is a device")
+        assert {name: pathlib.Path(name).read_bytes() for name in kept} == kept
+        assert run("read", s.urls[0], text=False).stdout == kept["live.img"]
+        for command, name in ((save, "config"), (bench, "results"), (sim, "capture")):
+            pathlib.Path(name).write_bytes(b"")
+            os.chmod(name, 0o640)
+            run(*command, name) # an empty file, and then one of its own kind
+            first = pathlib.Path(name).stat()
+            assert first.st_size > 0
+            run(*command, name)
+            again = pathlib.Path(name).stat()
+            assert again.st_size > 0 and again.st_ino != first.st_ino and stat.S_IMODE(again.st_mode) == 0o640, again
+        for command, other in ((save, "results"), (bench, "capture"), (sim, "config")):
+            refused(*command, other, status=FAILED, says="is there already")
+        run(*save, "link", "--force") # the file that the link names
+        assert os.path.islink("link") and b"listeners" in pathlib.Path("old.img").read_bytes()
+        run(*bench, "notes", "--force")
+        assert "results" in json.loads(pathlib.Path("notes").read_text())
+        run(*sim, "list", "--force")
+        assert pathlib.Path("list").read_bytes() == pathlib.Path("capture").read_bytes()
+        assert not [name for name in os.listdir() if ".new-" in name]
+        reader = subprocess.Popen(["bash", "-c", 'mkfifo fifo && cat fifo'], stdout=subprocess.PIPE)
+        wait_until("the FIFO", lambda: os.path.exists("fifo"))
+        run(*sim, "fifo")
+        assert reader.communicate(timeout=PATIENCE)[0] == pathlib.Path("capture").read_bytes()
+
+
+def test_copy_to_what_cannot_be_written():
+    """Is known before, so that nothing is said to be incomplete."""
+    make_file("a", 1 << 20, seed=2)
+    make_file("protected", 1 << 20)
+    make_file("used", 1 << 20)
+    before = pathlib.Path("protected").read_bytes(), pathlib.Path("used").read_bytes()
+    with Serve("--ns", "file:protected,ro=1", "--ns", "file:used", "--nqn", NQN) as s:
+        for url, why in ((s.urls[0], "is read-only"), ("file:protected,ro=1,lock=0", "is read-only"), ("file:used", "is in use by another process")):
+            done = refused("copy", "a", url, status=FAILED, says=[f"{url} {why}", "nothing was written"])
+            assert "incomplete" not in done.stderr, done.stderr
+    assert before == (pathlib.Path("protected").read_bytes(), pathlib.Path("used").read_bytes())
+
+
+def test_write_cache():
+    """What is in RAM is not called durable."""
+    make_file("b", 1 << 20)
+    for url, words in (("ram:1M", "ends with it"), ("null:1M", "nothing that is written is kept"), ("file:b", "flush to make writes durable")):
+        said = [l for l in run("info", url).stdout.splitlines() if l.startswith("write cache")]
+        assert len(said) == 1 and words in said[0], said
+    with Serve("--ns", "ram:1M", "--nqn", NQN) as s:
+        said = run("info", s.url).stdout
+        assert "volatile: flush before you rely on it" in said and "durable" not in said, said
+
+
 main()

@@ -181,6 +181,15 @@ def test_wrong_device_to_listen_on():
             assert answer["code"] == "ENXIO" and "no such RDMA device; it has farlane0" in answer["message"], answer
 
 
+def test_listener_that_waits_for_its_device():
+    """Of an address that is there, as no hardware has one of loopback: the device is what it waits for."""
+    with Serve("--ns", "ram:1M", listen=["tcp://127.0.0.1:0", "rdma://127.0.0.1:4431?dev=hardware"]) as s:
+        listener = s.get("/v1/listeners")["listeners"][1]
+        assert listener["state"] == "waiting for device" and listener["reason"], listener
+        said = s.ctl("list").stdout
+        assert "waiting for device: " in said and "waiting for address" not in said, said
+
+
 def test_no_network():
     """TCP is offered where it can be of help, which it is not without a route."""
     url = "nvme+rdma://10.1.1.1/" + NQN

@@ -140,6 +140,13 @@ def test_nobody_there():
     refused("info", f"nvme+tcp://no.such.host.invalid/{NQN}", status=UNREACHABLE, says="no.such.host.invalid")
 
 
+def test_somebody_else_there():
+    """A port where somebody listens who says nothing, as a stopped target or a server of another protocol does."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        refused("info", f"nvme+tcp://127.0.0.1:{other.getsockname()[1]}/{NQN}", "--timeout", 1, status=UNREACHABLE,
+                says=["does not answer as an NVMe/TCP target", "is it stopped?", "(no answer to ICReq within 1000 ms)"])
+
+
 def test_says_that_it_is_ready():
     r, w = os.pipe()
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -239,13 +246,18 @@ def default_control_socket(name):
         assert line, said
         said += line
     assert name in said and "STANDS ON" in said and "this machine only" in said and "Any host may connect" in said, said
-    assert "\033" not in said
+    assert "\033" not in said and "(farlane ctl status)" in said, said
     assert "1 namespace," in run("ctl", "status", env=env).stdout
-    # A second one beside it takes a name of its own.
-    p2 = subprocess.Popen([EXE, "serve", "--ns", "ram:1M", "--json", "--listen", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE,
-                          text=True, env=env)
-    other = json.loads(p2.stdout.readline())["control"]
-    assert other == os.path.abspath(f"run/here-{p2.pid}.sock"), other
+    # A second one beside it takes a name of its own, and the hint leads to that one.
+    p2 = subprocess.Popen([EXE, "serve", "--ns", "ram:1M", "--listen", "tcp://127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=env)
+    other = os.path.abspath(f"run/here-{p2.pid}.sock")
+    said = ""
+    while "Ready." not in said:
+        line = p2.stdout.readline()
+        assert line, said
+        said += line
+    assert f"Control: {other} (farlane ctl --control {other} status)" in said, said
+    assert f"process {p2.pid}," in run("ctl", "--control", other, "status", env=env).stdout
     for q in (p2, p):
         q.terminate()
         assert q.wait(PATIENCE) == 0

@@ -42,6 +42,8 @@ def test_operands():
     refused("run", status=USAGE, says="which command?")
     refused("serve", status=USAGE, says="nothing to serve")
     refused("serve", "ram:1G", status=USAGE, says="--ns ram:1G")
+    done = refused("serve", "--ns", "disk.img", "--control", "none", "--listen", "tcp://127.0.0.1:0", status=USAGE, says="file:disk.img")
+    assert "nvme+" not in done.stderr, done.stderr
     for c in ("discover", "info", "read", "write", "copy", "bench"):
         refused(c, status=USAGE, says=f"farlane {c} ")
     refused("info", "ram:1M", "ram:2M", status=USAGE, says="'ram:2M' is too much")

@@ -177,10 +177,14 @@ json_t *bench_json(const struct bench_plan *plan);
 void bench_json_print(const struct bench_plan *plan);
 /* The same with the machine, the date and each run's latency histogram, into a file that bench_compare reads.
  */
-int bench_json_save(const struct bench_plan *plan, const char *path, struct fl_error *err);
+/* Replaces saved results, and with `force` any file. */
+int bench_json_save(const struct bench_plan *plan, const char *path, bool force, struct fl_error *err);
+/* Whether it would. */
+int bench_json_save_check(const char *path, bool force, struct fl_error *err);
 
 /* ---- bench_compare.c ---- */
 /* Prints the runs that two saved results have in common. */
+bool bench_is_saved(const char *path); /* whether the file is one that --compare takes */
 int bench_compare(const char *old_path, const char *new_path, struct fl_error *err);
 
 #endif

@@ -62,6 +62,15 @@ static int load(struct saved *s, const char *path, struct fl_error *err)
     return 0;
 }
 
+bool bench_is_saved(const char *path)
+{
+    struct saved s = {0};
+    const bool is_one = load(&s, path, NULL) == 0;
+
+    json_decref(s.root);
+    return is_one;
+}
+
 static double number(const json_t *r, const char *key)
 {
     return json_number_value(json_object_get(r, key));

@@ -7,6 +7,7 @@
 #include "base/util.h"
 #include "bench.h"
 #include "machine.h"
+#include "save_file.h"
 
 static json_t *number_or_null(double v)
 {
@@ -139,8 +140,16 @@ static json_t *histogram_json(const struct bench_result *r)
     return list;
 }
 
-int bench_json_save(const struct bench_plan *plan, const char *path, struct fl_error *err)
+static const struct save_kind saved_results = {"file of bench results", bench_is_saved};
+
+int bench_json_save_check(const char *path, bool force, struct fl_error *err)
 {
+    return save_file_check(path, &saved_results, force, err);
+}
+
+int bench_json_save(const struct bench_plan *plan, const char *path, bool force, struct fl_error *err)
+{
+    struct save_file file;
     json_t *json, *list = bench_json(plan);
     uint32_t i;
     int rc;
@@ -149,11 +158,13 @@ int bench_json_save(const struct bench_plan *plan, const char *path, struct fl_e
         json_object_set_new(json_array_get(list, i), "histogram_us", histogram_json(plan->results[i]));
     json = json_pack("{s:s, s:o, s:o, s:o}", "farlane", FARLANE_VERSION, "date", date_json(), "machine",
                      machine_json(), "results", list);
-    errno = 0;
-    rc = json_dump_file(json, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    if (rc < 0) {
-        rc = errno ? -errno : -EIO;
-        fl_error_set(err, rc, "cannot save the results to %s: %s", path, strerror(-rc));
+    rc = save_file_begin(&file, path, &saved_results, force, err);
+    if (rc == 0) {
+        bool good = json_dumpf(json, file.f, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+
+        rc = save_file_end(&file, good, err);
+        if (rc == 0 && !good)
+            rc = fl_error_set(err, -EIO, "cannot write the results to %s", path);
     }
     json_decref(json);
     return rc;

@@ -27,6 +27,7 @@ enum {
     OPT_ROUNDS,
     OPT_STAGES,
     OPT_SAVE,
+    OPT_FORCE,
     OPT_COMPARE,
     OPT_SIZE,
     OPT_VERIFY,
@@ -59,6 +60,7 @@ static const struct cmd_option options[] = {
     {OPT_STAGES, "stages", NULL,
      "also tell where the time goes: submit, wire, back end, complete (looks at the clock for each I/O)"},
     {OPT_SAVE, "save", "FILE", "keep the results, with the histograms and the machine, for --compare"},
+    {OPT_FORCE, "force", NULL, "--save: replace a file that holds something else than results"},
     {OPT_COMPARE, "compare", NULL,
      "measure nothing: bench --compare OLD NEW shows two saved results side by side"},
     {OPT_SIZE, "size", "SIZE", "use only the first SIZE of the namespace"},
@@ -77,7 +79,7 @@ struct bench_args {
     struct bench_plan plan;
     struct fl_cpulist cpus;
     const char *save;
-    bool destroy, scaling, json, compare;
+    bool destroy, scaling, json, compare, force;
 };
 
 /* ---- options ---- */
@@ -317,6 +319,9 @@ static bool take_option(const struct cmd_args *args, int id, struct bench_args *
     case OPT_SAVE:
         a->save = args->arg;
         return true;
+    case OPT_FORCE:
+        a->force = true;
+        return true;
     case OPT_COMPARE:
         a->compare = true;
         return true;
@@ -391,10 +396,13 @@ static int bench(struct bench_args *a)
     struct fl_error err = {0};
     int rc, status;
 
+    rc = a->save ? bench_json_save_check(a->save, a->force, &err) : 0; /* before the time is spent */
+    if (rc < 0)
+        return cmd_fail(&err, rc);
     bench_clock_init(a->plan.spec.stages);
     rc = bench_plan_run(&a->plan, &err);
     if (rc == 0 && a->save)
-        rc = bench_json_save(&a->plan, a->save, &err);
+        rc = bench_json_save(&a->plan, a->save, a->force, &err);
     if (rc >= 0 && a->json)
         bench_json_print(&a->plan);
     else if (rc >= 0)

@@ -218,6 +218,8 @@ static int copy(struct copy *c)
     if (same_file(c))
         rc = fl_error_set(&err, -EINVAL, "%s and %s are the same file; nothing was written", c->src, c->dst);
     else
+        rc = endpoint_check_writable(&c->to, &err);
+    if (rc == 0)
         rc = check_sizes(c, &err);
     if (rc < 0 && c->made) /* with a size that is too small */
         unlink(c->made);

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <unistd.h>
 
 #include "base/size.h"
 #include "base/util.h"
 #include "cmd.h"
 #include "control.h"
 #include "ctl.h"
+#include "save_file.h"
 
 enum {
     OPT_CONTROL = 256,
@@ -42,7 +40,7 @@ static const struct cmd_option options[] = {
     {OPT_NSID, "nsid", "N", "ns add: number of the namespace, default the lowest free one"},
     {OPT_UUID, "uuid", "UUID", "ns add: identity, default what the file has, or a new one"},
     {OPT_ANA_GROUP, "ana-group", "N", "ns add, listener ana: group, default 1"},
-    {OPT_FORCE, "force", NULL, "ns resize: shrink, too"},
+    {OPT_FORCE, "force", NULL, "ns resize: shrink, too; save: replace a file that is no configuration"},
     {OPT_DEADLINE, "deadline", "SECONDS", "ns rm: wait so long for I/O in flight, default 30"},
     {OPT_TIMEOUT, "timeout", "SECONDS",
      "how long the server may leave a request unanswered, default 30; ns rm: on top of --deadline"},
@@ -65,7 +63,7 @@ static const struct cmd_option options[] = {
 
 struct ctl {
     char control[108];
-    bool json, keep, disconnect;
+    bool json, keep, disconnect, force;
     json_t *body; /* options that go into the request as they are */
     uint64_t deadline_s, timeout_s;
     const char *operand[MAX_OPERANDS];
@@ -117,6 +115,17 @@ static int ask(struct ctl *c, const char *method, const char *path, const json_t
     return status;
 }
 
+static void said_listener(const json_t *json, const char *said)
+{
+    const char *state = json_string_value(json_object_get(json, "state")),
+               *reason = json_string_value(json_object_get(json, "reason"));
+
+    printf("%s: id %lld", said, (long long)json_integer_value(json_object_get(json, "id")));
+    if (state && strcmp(state, "listening"))
+        printf(", %s%s%s", state, reason && *reason ? ": " : "", reason ? reason : "");
+    putchar('\n');
+}
+
 /* A change: says what was done, or shows the answer. */
 static int change(struct ctl *c, const char *method, const char *path, const json_t *body, const char *said)
 {
@@ -132,7 +141,7 @@ static int change(struct ctl *c, const char *method, const char *path, const jso
     else if (json_object_get(answer.json, "nsid"))
         printf("%s: nsid %lld\n", said, (long long)json_integer_value(json_object_get(answer.json, "nsid")));
     else if (json_object_get(answer.json, "id"))
-        printf("%s: id %lld\n", said, (long long)json_integer_value(json_object_get(answer.json, "id")));
+        said_listener(answer.json, said);
     else
         printf("%s\n", said);
     if (warning)
@@ -351,34 +360,40 @@ static int list(struct ctl *c)
 
 /* ---- save ---- */
 
-/* The whole file or none: written beside, made durable, then put in its place. */
-static int write_file(const char *path, const char *text, size_t len)
+/* One that says something: a file of comments alone is a text as any other. */
+static bool is_config(const char *path)
 {
-    char *beside = NULL;
-    int fd, code = 0;
-    FILE *f;
+    struct config_marks marks = {0};
+    struct config *config = NULL;
+    const bool is_one = config_load(path, &config, &marks, NULL) == 0 && marks.nr > 0;
 
-    if (asprintf(&beside, "%s.new-%d", path, (int)getpid()) < 0)
-        return -ENOMEM;
-    fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    f = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!f || fwrite(text, 1, len, f) != len || fflush(f) != 0 || fsync(fd) < 0)
-        code = -errno;
-    if (f ? fclose(f) != 0 && !code : 0)
-        code = -errno;
-    if (!code && rename(beside, path) < 0)
-        code = -errno;
-    if (code && fd >= 0)
-        unlink(beside);
-    free(beside);
-    return code;
+    config_free(config);
+    config_marks_free(&marks);
+    return is_one;
+}
+
+static int write_file(struct ctl *c, const char *path, const struct ctl_answer *answer)
+{
+    static const struct save_kind kind = {"farlane configuration", is_config};
+    struct fl_error err = {0};
+    struct save_file file;
+    int rc = save_file_begin(&file, path, &kind, c->force, &err);
+
+    if (rc == 0) {
+        fwrite(answer->body, 1, answer->len, file.f);
+        rc = save_file_end(&file, true, &err);
+    }
+    if (rc < 0)
+        return cmd_fail(&err, rc);
+    printf("saved; farlane serve -c %s brings it back\n", path);
+    return EXIT_OK;
 }
 
 static int save(struct ctl *c)
 {
     const char *path = c->nr_operands > 1 ? c->operand[1] : "-";
     struct ctl_answer answer;
-    int code, status;
+    int status;
 
     if (c->nr_operands > 2)
         return cmd_usage(&cmd_ctl, "save [FILE]: '%s' is too much", c->operand[2]);
@@ -388,11 +403,7 @@ static int save(struct ctl *c)
     if (!strcmp(path, "-")) {
         fwrite(answer.body, 1, answer.len, stdout);
     } else {
-        code = write_file(path, answer.body, answer.len);
-        if (code < 0)
-            cmd_complain("cannot write %s: %s", path, strerror(-code)), status = cmd_exit_status(code);
-        else
-            printf("saved; farlane serve -c %s brings it back\n", path);
+        status = write_file(c, path, &answer);
     }
     ctl_answer_free(&answer);
     return status;
@@ -441,6 +452,7 @@ static bool take_option(const struct cmd_args *args, int id, struct ctl *c)
         json_object_set_new(c->body, "model", json_string(args->arg));
         return true;
     case OPT_FORCE:
+        c->force = true;
         json_object_set_new(c->body, "force", json_true());
         return true;
     case OPT_STRICT:
@@ -542,7 +554,7 @@ const struct cmd cmd_ctl = {
         "  list                                    subsystems, namespaces, hosts, listeners\n"
         "  status                                  the process, its loops and buffers\n"
         "  connections                             who is connected; what was asked, granted and used\n"
-        "  save [FILE]                             the configuration as it is now, as YAML (farlane serve -c "
+        "  save [FILE] [--force]                   the configuration as it is now, as YAML (farlane serve -c "
         "FILE)\n"
         "  metrics                                 as Prometheus reads them\n"
         "  ns add [NQN] SPEC                       SPEC as for farlane serve --ns\n"

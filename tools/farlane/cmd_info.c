@@ -77,6 +77,21 @@ static void line(const char *name, const char *fmt, ...)
     putchar('\n');
 }
 
+/* What a target says of its cache is all that is known of a remote namespace: it may stand on RAM. */
+static const char *write_cache(const struct fl_device_info *i)
+{
+    if (!strcmp(i->transport, "ram"))
+        return "none: it is RAM of this process, and ends with it";
+    if (!strcmp(i->transport, "null"))
+        return "none: nothing that is written is kept";
+    if (!i->subnqn[0])
+        return i->volatile_cache ? "volatile: flush to make writes durable"
+               : i->read_only    ? "none: nothing can be written"
+                                 : "none: a completed write is durable";
+    return i->volatile_cache ? "volatile: flush before you rely on it"
+                             : "none: the target calls a completed write durable";
+}
+
 static void print_info(const struct fl_device_info *i)
 {
     char size[FL_SIZE_TEXT_LEN], uuid[FL_UUID_TEXT_LEN];
@@ -110,8 +125,7 @@ static void print_info(const struct fl_device_info *i)
         line("max transfer", "%s (larger I/O is split)", fl_size_format(i->max_transfer_len, size));
     if (i->max_queues)
         line("queues", "%u of up to %u entries", i->max_queues, i->max_depth);
-    line("write cache", "%s",
-         i->volatile_cache ? "volatile: flush to make writes durable" : "none: a completed write is durable");
+    line("write cache", "%s", write_cache(i));
     if (i->read_only)
         line("access", "%sread only%s", term_on(stdout, TERM_YELLOW), term_off(stdout));
 }

@@ -466,10 +466,19 @@ static void count_open(const struct config *c, struct serve_ways *ways)
     }
 }
 
+/* Whether farlane ctl takes this socket when nobody says which. */
+static bool is_usual(const char *control)
+{
+    char usual[sizeof(((struct serve_http *)0)->path)];
+
+    return control_default_path(usual, sizeof(usual), false, NULL) == 0 && !strcmp(usual, control);
+}
+
 static void show(struct server *s, const struct serve_args *a, const struct serve_http *h)
 {
     struct serve_ways ways = {
         .control = h->control ? h->path : NULL,
+        .control_is_usual = h->control && is_usual(h->path),
         .metrics_url = h->metrics ? h->url : NULL,
     };
     json_t *json;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The RoCE engine in a simulated network: a seed is a run, the same one each time. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "base/util.h"
 #include "cmd.h"
 #include "rnic/sim/sim.h"
+#include "save_file.h"
 
-enum { OPT_SEED = 256, OPT_SEEDS, OPT_TRACE, OPT_PCAP };
+enum { OPT_SEED = 256, OPT_SEEDS, OPT_TRACE, OPT_PCAP, OPT_FORCE };
 
 #define SEEDS_DEFAULT 300
 
@@ -17,6 +17,7 @@ static const struct cmd_option options[] = {
     {OPT_SEEDS, "seeds", "COUNT", "how many, default 300; 1 with --seed"},
     {OPT_TRACE, "trace", NULL, "tell every packet and completion of the one seed"},
     {OPT_PCAP, "pcap", "FILE", "every packet sent in the one seed, as a capture for tshark"},
+    {OPT_FORCE, "force", NULL, "--pcap: replace a file that is no capture"},
     CMD_OPTION_END,
 };
 
@@ -25,7 +26,7 @@ static int run_sim(int argc, char **argv);
 const struct cmd cmd_sim = {
     .name = "sim",
     .summary = "the software RNIC's engine in a simulated network, from a seed",
-    .usage = "sim [--seed N] [--seeds COUNT] [--trace] [--pcap FILE]",
+    .usage = "sim [--seed N] [--seeds COUNT] [--trace] [--pcap FILE [--force]]",
     .details =
         "Queue pairs of every type at both ends of a network that loses, repeats, reorders, delays and\n"
         "spoils packets. Each message must arrive once and in order, completions come in order, memory\n"
@@ -41,7 +42,7 @@ const struct cmd cmd_sim = {
 
 struct sim {
     uint64_t seed, count;
-    bool trace, seed_given, count_given;
+    bool trace, seed_given, count_given, force;
     const char *pcap;
 };
 
@@ -69,6 +70,9 @@ static int parse(struct sim *s, int argc, char **argv, bool *go)
             break;
         case OPT_PCAP:
             s->pcap = args.arg;
+            break;
+        case OPT_FORCE:
+            s->force = true;
             break;
         case CMD_OPERAND:
             return cmd_usage(&cmd_sim, "'%s' is too much: it takes no operand", args.arg);
@@ -106,33 +110,45 @@ static int run_seeds(const struct sim *s, FILE *pcap)
     return EXIT_OK;
 }
 
+/* By its first bytes: in microseconds or nanoseconds, of this byte order or the other. */
+static bool is_capture(const char *path)
+{
+    static const uint32_t magics[] = {0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1};
+    FILE *f = fopen(path, "rbe");
+    uint32_t magic = 0;
+    bool is_one = false;
+
+    if (!f)
+        return false;
+    if (fread(&magic, sizeof(magic), 1, f) == 1)
+        for (size_t i = 0; i < FL_ARRAY_LEN(magics); i++)
+            is_one |= magic == magics[i];
+    fclose(f);
+    return is_one;
+}
+
 static int run_sim(int argc, char **argv)
 {
+    static const struct save_kind kind = {"capture (pcap)", is_capture};
+    struct fl_error err = {0};
+    struct save_file file;
     struct sim s = {0};
-    FILE *pcap = NULL;
     bool go;
-    int status = parse(&s, argc, argv, &go);
+    int rc, status = parse(&s, argc, argv, &go);
 
     if (!go)
         return status;
-    if (s.pcap) {
-        pcap = fopen(s.pcap, "wb");
-        if (!pcap) {
-            int code = -errno;
-
-            cmd_complain("cannot write %s: %s", s.pcap, strerror(errno));
-            return cmd_exit_status(code);
-        }
-        net_pcap_begin(pcap);
-    }
-    status = run_seeds(&s, pcap);
-    if (pcap) {
-        bool whole = !ferror(pcap);
-
-        if (fclose(pcap) || !whole) {
-            cmd_complain("cannot write %s: %s", s.pcap, strerror(errno));
-            return EXIT_FAILED;
-        }
+    if (!s.pcap)
+        return run_seeds(&s, NULL);
+    rc = save_file_begin(&file, s.pcap, &kind, s.force, &err);
+    if (rc < 0)
+        return cmd_fail(&err, rc);
+    net_pcap_begin(file.f);
+    status = run_seeds(&s, file.f);
+    rc = save_file_end(&file, true, &err); /* of a seed that failed, too: that is the one to look at */
+    if (rc < 0) {
+        (void)cmd_fail(&err, rc);
+        return EXIT_FAILED;
     }
     return status;
 }

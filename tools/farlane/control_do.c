@@ -166,6 +166,31 @@ static bool change_in_subsystem(struct server *s, struct control_op *op, struct 
     }
 }
 
+/* Beside what it was given: whether it listens already, and if not, why. */
+struct new_listener {
+    uint32_t id;
+    json_t *json;
+};
+
+static void note_state(void *arg, const struct fl_listener_info *info)
+{
+    struct new_listener *l = arg;
+
+    if (info->id != l->id)
+        return;
+    json_object_set_new(l->json, "state", control_text(info->state));
+    json_object_set_new(l->json, "reason", control_text(info->reason ? info->reason : ""));
+}
+
+static json_t *show_new_listener(struct server *s, uint32_t id, const char *address)
+{
+    const struct fl_target_visitor visitor = {.listener = note_state};
+    struct new_listener l = {id, json_pack("{s:I, s:s}", "id", (json_int_t)id, "address", address)};
+
+    fl_target_visit(s->target, &visitor, &l);
+    return l.json;
+}
+
 static bool change_listener(struct server *s, struct control_op *op, struct control_reply *reply)
 {
     struct fl_error err = {0};
@@ -178,8 +203,7 @@ static bool change_listener(struct server *s, struct control_op *op, struct cont
         rc = server_add_listener(s, op->body.listener, &id, field, &err);
         if (rc < 0)
             return fail(reply, rc, field, &err);
-        return show(reply, 201,
-                    json_pack("{s:I, s:s}", "id", (json_int_t)id, "address", op->body.listener->address));
+        return show(reply, 201, show_new_listener(s, id, op->body.listener->address));
     case CONTROL_LISTENER_REMOVE:
         rc = server_remove_listener(s, op->listener_id, &err);
         return rc < 0 ? fail(reply, rc, "id", &err) : show(reply, 200, json_pack("{s:b}", "removed", 1));

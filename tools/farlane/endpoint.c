@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/url.h"
 #include "base/util.h"
 #include "host/status.h"
 
@@ -117,6 +119,26 @@ int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_de
         e->dev = NULL;
     }
     return rc;
+}
+
+/* A file that may be written, and yet was opened for reading only: another process has it. */
+static bool is_in_use(const char *text)
+{
+    struct fl_url *url = calloc(1, sizeof(*url));
+    const bool in_use = url && fl_url_parse(text, url, NULL) == 0 && url->kind == FL_URL_FILE &&
+                        !url->read_only && access(url->path, W_OK) == 0;
+
+    free(url);
+    return in_use;
+}
+
+int endpoint_check_writable(const struct endpoint *e, struct fl_error *err)
+{
+    if (e->kind != ENDPOINT_DEVICE || !e->info.read_only)
+        return 0;
+    if (is_in_use(e->name))
+        return fl_error_set(err, -EBUSY, "%s is in use by another process; nothing was written", e->name);
+    return fl_error_set(err, -EROFS, "%s is read-only; nothing was written", e->name);
 }
 
 int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_error *err)

@@ -56,6 +56,8 @@ struct endpoint {
 /* Depth: chunks at a time, each of at most chunk_len bytes. */
 int endpoint_open_device(struct endpoint *e, const char *url, const struct fl_device_options *options,
                          uint32_t depth, uint32_t chunk_len, struct fl_error *err);
+/* An error if nothing can be written to it, which is known without trying. */
+int endpoint_check_writable(const struct endpoint *e, struct fl_error *err);
 int endpoint_open_source_file(struct endpoint *e, const char *path, struct fl_error *err);
 /* Makes the file, or takes what is there if `overwrite`. Block devices are written in place. */
 int endpoint_open_sink_file(struct endpoint *e, const char *path, bool overwrite, struct fl_error *err);

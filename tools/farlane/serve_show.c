@@ -77,8 +77,7 @@ static void note_listener(void *arg, const struct fl_listener_info *info)
     if (!text || reach->nr >= MAX_ADDRESSES)
         return;
     text += 3;
-    if (!strcmp(info->state, "waiting for address") && strlen(text) > 2 &&
-        !strcmp(text + strlen(text) - 2, ":0")) {
+    if (!strncmp(info->state, "waiting", 7) && strlen(text) > 2 && !strcmp(text + strlen(text) - 2, ":0")) {
         reach->loopback_only = false; /* nobody knows its port yet, so there is no URL to show */
         return;
     }
@@ -173,7 +172,9 @@ void serve_show(struct server *s, const struct serve_ways *ways)
         printf("Any host may connect to %s and %u more; the others let in only the hosts that are named.\n",
                ways->open_nqn, ways->nr_open - 1);
     if (ways->control)
-        printf("Control: %s (farlane ctl status)\n", ways->control);
+        printf("Control: %s (farlane ctl %s%s%sstatus)\n", ways->control,
+               ways->control_is_usual ? "" : "--control ", ways->control_is_usual ? "" : ways->control,
+               ways->control_is_usual ? "" : " ");
     if (ways->metrics_url)
         printf("Metrics: %s\n", ways->metrics_url);
     printf("%sReady.%s Ctrl-C ends it.\n", term_on(stdout, TERM_GREEN), term_off(stdout));

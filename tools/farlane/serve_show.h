@@ -9,6 +9,7 @@
 
 struct serve_ways {          /* beside the listeners */
     const char *control;     /* NULL: off */
+    bool control_is_usual;   /* farlane ctl takes it without --control */
     const char *metrics_url; /* NULL: off */
     /* Subsystems that let in any host, the first of them, and those that only let in the hosts that are
      * named. */
