@@ -9,6 +9,14 @@
  *
  * Threads: a device may be used from any thread. A queue belongs to one thread at a time: its submissions, polling
  * and destruction. Devices keep themselves alive (keep-alive, events, reconnect) by one service thread of the library.
+ *
+ * Log: the library writes what nobody asked for (a lost target, a reconnect, a file that is read along with another process) to
+ * standard error, a line each. FARLANE_LOG=error|warn|info|debug in the environment says from which level on; default warn.
+ *
+ * Memory: buffers must be memory of this process that stays what it is until the I/O has ended. NULL is refused, -EFAULT. What is
+ * not mapped, or is read-only and read into, is -EFAULT of that I/O alone where it is found by the kernel: over RDMA, in what a
+ * socket or a file takes and gives. It is SIGSEGV, as with memcpy, where the library itself copies or computes: ram: and null:, data digests,
+ * and over TCP a part of what is read that came with its header. A write over TCP for which it is found costs a reconnect, over which all other I/Os are sent again.
  */
 #ifndef FARLANE_HOST_H
 #define FARLANE_HOST_H
@@ -48,7 +56,7 @@ struct fl_device_options {
     uint32_t io_timeout_ms;         /* an I/O without answer makes the queue reconnect; default 30000 */
     bool hdgst, ddgst;              /* as ?hdgst=1&ddgst=1 in the URL */
     bool no_reconnect;              /* the first loss is final */
-    enum fl_require require;
+    enum fl_require require;        /* any other value: -EINVAL */
 };
 
 struct fl_device_info {
@@ -60,7 +68,7 @@ struct fl_device_info {
     uint64_t nr_blocks;
     uint32_t max_transfer_len; /* bytes of one command; larger I/O is split */
     uint32_t max_queues;       /* granted by the target; 0: no limit */
-    uint32_t max_depth;
+    uint32_t max_depth;        /* commands of a queue that the target has at a time at most, by its limits and the URL's depth=; local: the deepest queue */
     bool volatile_cache, read_only, hdgst, ddgst;
     uint8_t uuid[16];
     char state[64];            /* "live", "reconnecting: attempt 3 of 30, next in 2 s", "lost" */
@@ -79,7 +87,17 @@ struct fl_device_info {
  * target, which is said in the log and in fl_device_info; it stays so until the device is closed. Without ns= the subsystem's only active namespace is taken. Blocks until connected or failed (connect_timeout_ms). The device is the caller's:
  * fl_device_close, after its queues. Any thread. Errors: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -EACCES (host not
  * allowed), -ENOENT (no such subsystem or namespace), -ENODEV (no RDMA device leads there), -EPFNOSUPPORT (options->require),
- * -EPROTO, -EINVAL. NVMe over Fabrics 1.1, 3.3 (Connect).
+ * -EPROTO, -EINVAL, -EFBIG (a size beyond what the back end takes, or beyond ulimit -f), any errno of opening a file. NVMe over Fabrics 1.1, 3.3 (Connect).
+ *
+ * More options of URLs, all optional. Remote: queues=N (I/O queues to ask the target for, 128), depth=N (entries of each at most, so
+ * that it has N - 1 commands at a time), kato=MS (unless kato_ms is given), host=NQN (the name to connect under, unless
+ * hostnqn is given). After file:PATH, ram:SIZE and null:SIZE, each after a comma: bs=512|4096 (the block; 512), ro=1. Of files: size=SIZE (the
+ * file is made, or made longer, to that), prealloc=1 (and has its space at once), direct=0|1, uring=0|1 (default: where it can be had), lock=0 (do not
+ * lock it). ram: huge=0|1. SIZE takes K, M, G, T. %XX in names and paths is the byte XX.
+ *
+ * A file is locked against other processes that use it as a namespace. One that is locked already is opened all the same, without
+ * error, but to be read only: fl_device_info.read_only tells, and the log. With ro=1 or
+ * lock=1 in the URL that is -EBUSY instead.
  */
 FL_API int fl_device_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
 FL_API void fl_device_close(struct fl_device *dev);
@@ -88,7 +106,12 @@ FL_API void fl_device_info(struct fl_device *dev, struct fl_device_info *info);
  * command or queue creation in it. */
 FL_API void fl_device_on_change(struct fl_device *dev, void (*changed)(struct fl_device *dev, void *arg), void *arg);
 
-/* depth: commands in flight at most (an I/O larger than max_transfer_len takes several). Blocks while connecting. */
+/*
+ * depth: I/Os in flight at most. Remote: any number; what is more than the target takes at a time (fl_device_info.max_depth commands, of
+ * which an I/O larger than max_transfer_len takes several) waits in the queue. Local: at most max_depth. Blocks while connecting.
+ * Errors: -EINVAL (depth 0, or too deep for a local queue; a device of fl_subsystem_open), -EMFILE (all of max_queues are in use),
+ * -ENOMEM, -ENOLINK (the target cannot be reached now), -ENODEV (it was given up), and of connecting as fl_device_open.
+ */
 FL_API int fl_queue_create(struct fl_device *dev, uint32_t depth, struct fl_queue **queue, struct fl_error *err);
 /* Cuts off what is in flight: those completions run with -ECANCELED inside this call. */
 FL_API void fl_queue_destroy(struct fl_queue *queue);
@@ -128,7 +151,7 @@ struct fl_io {
     const struct iovec *iov;
     uint32_t nr_iov;
     /* Runs inside fl_queue_poll (or fl_queue_destroy); may submit, must not poll or destroy. result: 0 or negative errno; nvme_status: 0 or the NVMe status field without phase.
-     * -EFAULT, over RDMA: iov names memory that is not mapped, or that a read cannot be put into. */
+     * -EFAULT: iov names memory that is not mapped, or that a read cannot be put into ("Memory", above). */
     void (*done)(struct fl_io *io, int result);
     void *user;
     uint16_t nvme_status;
@@ -136,7 +159,8 @@ struct fl_io {
     uint64_t priv[14]; /* the library's */
 };
 
-/* -EAGAIN: the queue is full, poll first. -EINVAL: range or alignment. Gathered submissions leave with the next fl_queue_poll. */
+/* -EAGAIN: the queue is full, poll first. -EINVAL: range or alignment, a length of 0 (but FLUSH has none), iov is not of that length, an operation or a flag
+ * that is not known. -EFAULT: a piece of iov is NULL. done() does not run then. Gathered submissions leave with the next fl_queue_poll. */
 FL_API int fl_submit(struct fl_queue *queue, struct fl_io *io);
 /* Sends what was submitted, runs completions: returns how many I/Os completed; negative errno when the queue is lost for good. Never sleeps. */
 FL_API int fl_queue_poll(struct fl_queue *queue);
@@ -146,7 +170,8 @@ FL_API int fl_queue_wait(struct fl_queue *queue, int timeout_ms);
 /* A descriptor that is readable when fl_queue_poll would find something. Call fl_queue_poll until it returns 0 before sleeping on it. */
 FL_API int fl_queue_fd(struct fl_queue *queue);
 
-/* Synchronous, on the caller's thread, for a queue with nothing in flight. Return 0 or negative errno. */
+/* Synchronous, on the caller's thread, for a queue with nothing in flight. Return 0 or negative errno. A length of 0 is
+ * nothing to do: 0. */
 FL_API int fl_read(struct fl_queue *queue, void *buf, uint64_t off, uint64_t len, struct fl_error *err);
 FL_API int fl_write(struct fl_queue *queue, const void *buf, uint64_t off, uint64_t len, struct fl_error *err);
 FL_API int fl_flush(struct fl_queue *queue, struct fl_error *err);
@@ -169,6 +194,8 @@ FL_API int fl_admin_command(struct fl_device *dev, const void *sqe64, void *data
                             uint16_t *nvme_status, struct fl_error *err);
 /* Opens a subsystem without a namespace (info, admin commands only); nsid list by fl_device_namespaces. */
 FL_API int fl_subsystem_open(const char *url, const struct fl_device_options *options, struct fl_device **dev, struct fl_error *err);
+/* The identifiers of the active namespaces, ascending, into nsids[0..max). Returns how many: max when there are that many or more, so ask again
+ * with more room then; else negative errno. */
 FL_API int fl_device_namespaces(struct fl_device *dev, uint32_t *nsids, uint32_t max, struct fl_error *err);
 
 #ifdef __cplusplus

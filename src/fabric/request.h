@@ -21,8 +21,8 @@
 enum fl_request_state {
     FL_REQUEST_IDLE,
     FL_REQUEST_SENT,     /* the controller has it, or will */
-    FL_REQUEST_UNSENT,   /* with done(): its memory cannot be used, and the controller has not seen it; cqe is
-                          * a failure, with the errno in dw0 */
+    FL_REQUEST_UNSENT,   /* with done(): its memory cannot be used, and the controller has not seen it, or it
+                          * was a read; cqe is a failure, with the errno in dw0 */
     FL_REQUEST_ANSWERED, /* answered, but bytes of its data still wait to be sent: the buffer isn't free yet
                           */
 };
@@ -53,6 +53,7 @@ struct fl_request {
         uint16_t ttag;
         uint32_t off, left;
     } r2t[FL_REQUEST_NR_R2T];
+    uint32_t nr_bad; /* TCP: nr_iov of a read whose memory is not there, and nr_iov is 0 meanwhile */
 };
 
 #endif

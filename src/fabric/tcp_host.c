@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "base/util.h"
 
 #define DEFAULT_RX_CAP (256u << 10)
@@ -48,13 +49,37 @@ static void finish(struct fl_tcp_host *h, struct fl_request *req)
     h->ops->done(h, req);
 }
 
-static void answered(struct fl_tcp_host *h, struct fl_request *req)
+static void good_again(struct fl_tcp_host *h, struct fl_request *req)
+{
+    req->nr_iov = req->nr_bad;
+    req->nr_bad = 0;
+    if (!--h->nr_bad)
+        fl_tcp_guess_rest(h, false);
+}
+
+/* Not all of the data are where they belong. True: the request has ended. */
+static bool incomplete(struct fl_tcp_host *h, struct fl_request *req)
 {
     /* A data digest error fails this command alone, and it may be sent again (transport
      * specification 3.3.1.2.2). The same for success without all of the data: nothing that a caller could
      * use. */
-    if (fl_unlikely(req->digest_bad || req->data_done < req->data_len) && !fl_nvme_cqe_status(&req->cqe))
+    if (!fl_nvme_cqe_status(&req->cqe))
         req->cqe.status = le16_of(FL_NVME_SC_TRANSIENT_TRANSPORT << 1);
+    if (!req->nr_bad)
+        return false;
+    good_again(h, req);
+    req->cqe.dw0 = le32_of(EFAULT);
+    req->cqe.status = le16_of((FL_NVME_SC_INTERNAL | FL_NVME_DNR) << 1);
+    req->state = FL_REQUEST_UNSENT;
+    h->nr_sent--;
+    h->ops->done(h, req);
+    return true;
+}
+
+static void answered(struct fl_tcp_host *h, struct fl_request *req)
+{
+    if (fl_unlikely(req->digest_bad || req->data_done < req->data_len) && incomplete(h, req))
+        return;
     if (fl_unlikely(req->nr_r2t)) {
         req->nr_r2t = 0;
         fl_list_del(&req->link);
@@ -90,7 +115,7 @@ static int on_data(struct fl_tcp_host *h, const struct fl_tcp_data *pdu, uint32_
         return fault_set(fault, FL_TCP_FES_RANGE, 12);
     if (fl_likely(req->nr_iov == 1))
         fl_tcp_stream_place(&h->stream, (uint8_t *)req->iov->iov_base + req->iov_skip + req->data_done);
-    else
+    else if (req->nr_iov) /* else its memory is not there: thrown away */
         fl_tcp_stream_place_iov(&h->stream, req->iov, (int)req->nr_iov, req->iov_skip + req->data_done);
     req->data_done += data_len;
     return 0;
@@ -181,6 +206,32 @@ static int payload(struct fl_tcp_stream *s, const union fl_tcp_pdu *pdu, const v
     return 0;
 }
 
+bool fl_tcp_host_bad_memory(struct fl_tcp_host *h)
+{
+    struct fl_tcp_stream *s = &h->stream;
+    struct fl_request *req;
+    bool any = false;
+
+    for (uint32_t i = 0; i < h->nr_reqs; i++) {
+        req = h->reqs[i];
+        if (!req || req->state != FL_REQUEST_SENT || !req->to_host || !req->nr_iov ||
+            fl_probe_iov(req->iov, req->nr_iov, req->iov_skip, req->data_len, true))
+            continue;
+        req->nr_bad = req->nr_iov;
+        req->nr_iov = 0;
+        req->digest_bad = true; /* whatever comes of it, it is not complete */
+        h->nr_bad++;
+        any = true;
+    }
+    if (any) {
+        fl_tcp_guess_rest(h, true);
+        req = s->pdu.hdr.type == FL_TCP_C2H_DATA ? h->reqs[le16_get(s->pdu.data.cccid) & h->slot_mask] : NULL;
+        if (req && req->nr_bad) /* it is the one that was being filled, if one was */
+            fl_tcp_stream_discard(s);
+    }
+    return any;
+}
+
 /* All of a read's data and its end have come, as a guess had it. */
 void fl_tcp_host_read_ended(struct fl_tcp_host *h, struct fl_request *req, uint32_t plen)
 {
@@ -265,7 +316,7 @@ void fl_tcp_host_submit(struct fl_tcp_host *h, struct fl_request *req)
 {
     uint32_t len = req->data_len;
 
-    assert(req->state == FL_REQUEST_IDLE && h->ready);
+    assert((req->state == FL_REQUEST_IDLE || req->state == FL_REQUEST_UNSENT) && h->ready);
     next_cid(h, req);
     req->pdu.hdr.flags = 0; /* the stream adds to them */
     req->state = FL_REQUEST_SENT;
@@ -384,6 +435,8 @@ void fl_tcp_host_fini(struct fl_tcp_host *h)
             continue;
         fl_list_del(&h->reqs[i]->link);
         h->reqs[i]->nr_r2t = 0;
+        if (h->reqs[i]->nr_bad)
+            good_again(h, h->reqs[i]);
     }
     free(h->reqs);
     h->reqs = NULL;

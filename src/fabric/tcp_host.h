@@ -36,6 +36,7 @@ struct fl_tcp_host_ops {
 /* What the next bytes are expected to be; see tcp_host_guess.c. */
 struct fl_tcp_guess {
     uint16_t *order; /* ring of the identifiers of reads, as they were sent; NULL: no guessing */
+    uint16_t *resting; /* order, while a read's memory is not there */
     uint32_t mask, head, tail;
     uint32_t max;            /* how many to expect at a time: learned */
     uint32_t rest, rest_len; /* reads to go without, and how many the next time */
@@ -67,6 +68,7 @@ struct fl_tcp_host {
     uint32_t nr_h2c;        /* H2CData PDUs in the stream */
     uint32_t capsule_len;   /* in-capsule data at most; the owner's, from IOCCSZ; 8192 to begin with */
     uint32_t nr_sent;       /* requests that the controller has */
+    uint32_t nr_bad;        /* reads whose data are thrown away, since their memory is not there */
 
     struct fl_tcp_ic asked, agreed;
     bool ready;
@@ -93,9 +95,16 @@ int fl_tcp_host_rx_iov(struct fl_tcp_host *host, struct iovec *iov, int max);
  * the connection itself, a termination request is queued: send what you can, then close. */
 int fl_tcp_host_rx_done(struct fl_tcp_host *host, size_t n);
 
+/*
+ * The kernel found memory of a read not to be there (EFAULT). The data of all reads of which that is true are thrown away
+ * from now on, and they end as FL_REQUEST_UNSENT with EFAULT: the connection goes on. False: there is none.
+ */
+bool fl_tcp_host_bad_memory(struct fl_tcp_host *host);
+
 /* ---- between tcp_host.c and tcp_host_guess.c ---- */
 int fl_tcp_guess_init(struct fl_tcp_host *host);
 void fl_tcp_guess_fini(struct fl_tcp_host *host);
+void fl_tcp_guess_rest(struct fl_tcp_host *host, bool rest);
 int fl_tcp_guess_rx_done(struct fl_tcp_host *host, size_t n);
 void fl_tcp_host_read_ended(struct fl_tcp_host *host, struct fl_request *req, uint32_t plen);
 

@@ -48,6 +48,7 @@ int fl_tcp_guess_init(struct fl_tcp_host *h)
 void fl_tcp_guess_fini(struct fl_tcp_host *h)
 {
     free(h->guess.order);
+    free(h->guess.resting);
     free(h->guess.buf);
     h->guess = (struct fl_tcp_guess){0};
 }
@@ -67,6 +68,22 @@ static void expect(struct fl_tcp_guess *g, struct fl_request *req, struct iovec 
     e->req = req;
     iov[0] = (struct iovec){&e->came, HDR_LEN};
     iov[1] = (struct iovec){(uint8_t *)req->iov->iov_base + req->iov_skip, req->data_len};
+}
+
+/* A guess would read into memory that is not there. What is sent meanwhile is not in the order: a guess that
+ * begins before it has come is wrong once. */
+void fl_tcp_guess_rest(struct fl_tcp_host *h, bool rest)
+{
+    struct fl_tcp_guess *g = &h->guess;
+
+    if (rest && g->order) {
+        g->resting = g->order;
+        g->order = NULL;
+        g->head = g->tail = g->nr = 0;
+    } else if (!rest && g->resting) {
+        g->order = g->resting;
+        g->resting = NULL;
+    }
 }
 
 static uint64_t word(const struct fl_tcp_data *hdr, uint32_t i)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/crc.h"
 #include "base/util.h"
@@ -222,6 +223,69 @@ static void expect_fault(struct fix *f, uint16_t fes)
 }
 
 /* ---- */
+
+/*
+ * The memory of one read goes away, in the middle of it or before anything has come; another goes on. The engine is asked
+ * as a socket's EFAULT would have it asked, and puts no byte there from then on.
+ */
+static void read_without_memory_is_thrown_away(void **state)
+{
+    const uint32_t len = 12288;
+    uint8_t *map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *wire = malloc(64u << 10);
+
+    assert_ptr_not_equal(map, MAP_FAILED);
+    for (uint32_t first = 0; first <= 24 + 4096; first += 20) {
+        struct fix *f = connected(first & 4, first & 8, first % 3 ? 0 : 100);
+        uint16_t bad, good;
+        size_t n;
+
+        memset(f->buf[0], 1, len);
+        memset(f->buf[1], 1, len);
+        f->iov[0][0] = (struct iovec){f->buf[0], 4096};
+        f->iov[0][1] = (struct iovec){map, 8192};
+        f->req[0].iov = f->iov[0];
+        f->req[0].nr_iov = 2;
+        f->req[0].data_len = len;
+        f->req[0].to_host = true;
+        fl_tcp_host_submit(&f->h, &f->req[0]);
+        bad = f->req[0].cid;
+        good = submit(f, 1, true, len, 1);
+        n = make_data(f, wire, bad, 0, f->buf[2], len, FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS);
+        n += make_data(f, wire + n, good, 0, f->buf[3], len, FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS);
+        assert_int_equal(feed(f, wire, first), 0);
+        assert_false(fl_tcp_host_bad_memory(&f->h));
+        assert_int_equal(mprotect(map, 8192, PROT_READ), 0);
+        assert_true(fl_tcp_host_bad_memory(&f->h));
+        assert_false(fl_tcp_host_bad_memory(&f->h)); /* it is known */
+        assert_int_equal(feed(f, wire + first, n - first), 0);
+        assert_int_equal(f->nr_done[0], 1);
+        assert_int_equal(f->req[0].state, FL_REQUEST_UNSENT);
+        assert_int_equal(le32_get(f->req[0].cqe.dw0), EFAULT);
+        assert_true(status_of(f, 0) != 0);
+        assert_int_equal(f->req[0].nr_iov, 2);
+        assert_int_equal(f->nr_done[1], 1);
+        assert_int_equal(status_of(f, 1), 0);
+        assert_memory_equal(f->buf[1], f->buf[3], len);
+        assert_int_equal(f->h.nr_sent, 0);
+        /* With its memory back it is as good as any, and guesses begin again. */
+        assert_int_equal(mprotect(map, 8192, PROT_READ | PROT_WRITE), 0);
+        fl_tcp_host_submit(&f->h, &f->req[0]);
+        n = make_data(f, wire, f->req[0].cid, 0, f->buf[2], len, FL_TCP_F_DATA_LAST | FL_TCP_F_DATA_SUCCESS);
+        assert_int_equal(feed(f, wire, n), 0);
+        assert_int_equal(status_of(f, 0), 0);
+        assert_memory_equal(map, f->buf[2] + 4096, 8192);
+        assert_int_equal(f->h.guess.order != NULL, guess);
+        /* The connection ends while one is known to be bad. */
+        fl_tcp_host_submit(&f->h, &f->req[0]);
+        assert_int_equal(mprotect(map, 8192, PROT_READ), 0);
+        assert_true(fl_tcp_host_bad_memory(&f->h));
+        destroy(f);
+        assert_int_equal(mprotect(map, 8192, PROT_READ | PROT_WRITE), 0);
+    }
+    munmap(map, 8192);
+    free(wire);
+}
 
 static void asks_for_the_connection(void **state)
 {
@@ -816,6 +880,7 @@ static int run(void)
         cmocka_unit_test(case_T9_success_flag), cmocka_unit_test(case_T9_short_data),
         cmocka_unit_test(case_T11_digest_errors), cmocka_unit_test(malformed_answers_end_the_connection),
         cmocka_unit_test(reports_what_the_target_complains_of),
+        cmocka_unit_test(read_without_memory_is_thrown_away),
         cmocka_unit_test(digest_that_was_not_asked_for));
 }
 

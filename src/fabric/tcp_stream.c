@@ -198,6 +198,12 @@ static void advance_place(struct fl_tcp_stream *s, const uint8_t *src, uint32_t 
     }
 }
 
+void fl_tcp_stream_discard(struct fl_tcp_stream *s)
+{
+    if (s->rx_state == DATA)
+        s->place_iov = NULL;
+}
+
 static int break_stream(struct fl_tcp_stream *s, const void *pdu, uint32_t len)
 {
     s->rx_broken = true;

@@ -146,6 +146,9 @@ void fl_tcp_stream_place(struct fl_tcp_stream *s, void *ptr); /* one piece of da
 /* data_len bytes from skip on; the array stays in place until payload(). */
 void fl_tcp_stream_place_iov(struct fl_tcp_stream *s, const struct iovec *iov, int nr, size_t skip);
 
+/* Outside of callbacks: what is still to come of the payload on its way is thrown away. */
+void fl_tcp_stream_discard(struct fl_tcp_stream *s);
+
 /*
  * Queues one PDU. hdr: its header, with type and flags (LAST, SUCCESS) and type's own fields set; pdo, plen
  * and digest flags are filled in here (and hlen). data: referenced until sent(token) (token may be NULL: no

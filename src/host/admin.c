@@ -304,7 +304,7 @@ static void answered(struct fl_link *link, struct fl_request *req)
 
         r->calls[req->slot] = NULL;
         call->cqe = req->cqe;
-        end_call(call, 0);
+        end_call(call, req->state == FL_REQUEST_UNSENT ? -(int)le32_get(req->cqe.dw0) : 0);
         send_calls(r);
     }
     }

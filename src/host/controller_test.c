@@ -26,6 +26,17 @@ static void opens_and_tells(void **state)
     assert_int_equal(fake_get(f->kato_seen), 1000);
     fl_device_close(dev);
     assert_int_equal(fake_get(f->nr_shutdowns), 1);
+    /* The URL's depth counts entries, one of which stays empty; more than the controller has is not to be had. */
+    strcat(f->url, "&depth=8");
+    dev = open_with(f, &quick);
+    fl_device_info(dev, &info);
+    assert_int_equal(info.max_depth, 7);
+    fl_device_close(dev);
+    strcat(f->url, "000");
+    dev = open_with(f, &quick);
+    fl_device_info(dev, &info);
+    assert_int_equal(info.max_depth, 127);
+    fl_device_close(dev);
     fake_end(f);
 }
 

@@ -34,6 +34,9 @@ static int open_device(const char *text, const struct fl_device_options *options
 
     if (r < 0)
         return r;
+    if (options && options->require > FL_REQUIRE_HARDWARE)
+        return fl_error_set(err, -EINVAL, "%s: options->require is %d, which is none of enum fl_require", text,
+                            (int)options->require);
     ops = url.kind < FL_ARRAY_LEN(providers) ? providers[url.kind] : NULL;
     if (!ops)
         return fl_error_set(err, -EOPNOTSUPP,

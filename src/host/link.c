@@ -36,6 +36,7 @@ static int send_pending(struct fl_link *l)
             if (errno == EINTR)
                 continue;
             l->tx_blocked = errno == EAGAIN;
+            l->bad_memory = errno == EFAULT;
             return l->tx_blocked ? 0 : -errno;
         }
         fl_tcp_stream_tx_done(s, (size_t)n);
@@ -78,6 +79,11 @@ static int receive(struct fl_link *l)
                 return 0;
             if (errno == EINTR)
                 continue;
+            /* Later again if it has come back meanwhile; else some of it is thrown away. */
+            if (errno == EFAULT) {
+                fl_tcp_host_bad_memory(&l->host);
+                continue;
+            }
             return fl_error_set(&l->err, -errno, "receive from the target: %s", strerror(errno));
         }
         if (fl_unlikely(fl_tcp_host_rx_done(&l->host, (size_t)n) < 0))
@@ -113,8 +119,11 @@ int fl_link_io(struct fl_link *l)
     r = fl_link_send(l);
 
     if (fl_unlikely(r < 0)) {
-        receive(l); /* the controller may have said why it closed */
-        fl_error_set(&l->err, r, "send to the target: %s", strerror(-r));
+        if (!l->bad_memory)
+            receive(l); /* the controller may have said why it closed */
+        fl_error_set(&l->err, r, "send to the target: %s",
+                     l->bad_memory ? "memory of a write is not there: it ends, and the others go out again"
+                                   : strerror(-r));
         return l->err.code;
     }
     return receive(l);

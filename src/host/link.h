@@ -58,6 +58,7 @@ struct fl_link {
     int fd;
     uint32_t serial; /* goes up with each start: two sockets may have one number, one after the other */
     bool tx_blocked; /* the socket took less than there was */
+    bool bad_memory; /* it broke since memory of a write, or of some of them, is not there */
     struct fl_tcp_host host;
     struct fl_dial dial;
     const struct fl_link_ops *ops;

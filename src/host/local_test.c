@@ -230,6 +230,8 @@ static void clear_errors(void **state)
     fl_error_clear(&err);
     assert_int_equal(fl_subsystem_open("ram:1M", NULL, &dev, &err), -EINVAL);
     fl_error_clear(&err);
+    assert_int_equal(fl_device_open("null:1G", &(struct fl_device_options){.require = 77}, &dev, &err), -EINVAL);
+    fl_error_clear(&err);
     assert_int_equal(fl_device_open("null:1G", NULL, &dev, &err), 0);
     assert_int_equal(fl_admin_command(dev, NULL, NULL, 0, true, NULL, NULL, &err), -EOPNOTSUPP);
     fl_device_close(dev);

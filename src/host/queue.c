@@ -36,16 +36,26 @@ static bool has_data(enum fl_io_op op)
     return op == FL_IO_READ || op == FL_IO_WRITE || op == FL_IO_COMPARE;
 }
 
+/* Not NULL, and len bytes in all. */
 static bool iov_fits(const struct fl_io *io)
 {
     uint64_t len = 0;
 
     for (uint32_t i = 0; i < io->nr_iov; i++) {
-        if (io->iov[i].iov_len > io->len - len)
+        if (io->iov[i].iov_len > io->len - len || fl_unlikely(!io->iov[i].iov_base && io->iov[i].iov_len))
             return false;
         len += io->iov[i].iov_len;
     }
     return len == io->len;
+}
+
+/* What is wrong with it. */
+static int iov_errno(const struct fl_io *io)
+{
+    for (uint32_t i = 0; i < io->nr_iov; i++)
+        if (!io->iov[i].iov_base && io->iov[i].iov_len)
+            return -EFAULT;
+    return -EINVAL;
 }
 
 int fl_submit(struct fl_queue *queue, struct fl_io *io)
@@ -54,14 +64,14 @@ int fl_submit(struct fl_queue *queue, struct fl_io *io)
 
     if (fl_unlikely(queue->nr_ios >= queue->depth))
         return -EAGAIN;
-    if (fl_unlikely(io->op > FL_IO_VERIFY))
+    if (fl_unlikely(io->op > FL_IO_VERIFY) || fl_unlikely(io->flags & ~FL_IO_FUA))
         return -EINVAL;
     if (fl_likely(io->op != FL_IO_FLUSH)) {
         if (fl_unlikely((io->off | io->len) & (dev->block_len - 1)) || fl_unlikely(!io->len) ||
             fl_unlikely(!fl_range_fits(io->off, io->len, fl_device_len(dev))))
             return -EINVAL;
         if (fl_likely(has_data(io->op)) && fl_unlikely(!iov_fits(io)))
-            return -EINVAL;
+            return iov_errno(io);
     }
     io->nvme_status = 0;
     queue->nr_ios++;
@@ -135,6 +145,8 @@ static int refused(const struct fl_queue *queue, const struct fl_io *io, int r, 
     if (r == -EAGAIN)
         return fl_error_set(
             err, r, "%s: the queue is full; synchronous calls are for queues with nothing in flight", what);
+    if (r == -EFAULT)
+        return fl_error_set(err, r, "%s: the buffer is NULL", what);
     if (!io->len || (io->off | io->len) & (dev->block_len - 1))
         return fl_error_set(
             err, r, "%s: offset and length must be multiples of the block length, %" PRIu32 ", and not 0",

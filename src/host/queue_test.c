@@ -111,6 +111,9 @@ static void refuses_what_is_out_of_range(void **state)
     c[0].io.len = 1024; /* more than the iov holds */
     assert_int_equal(fl_submit(q, &c[0].io), -EINVAL);
     c[0].io.len = 512;
+    c[0].io.flags = FL_IO_FUA << 1; /* nothing that is known */
+    assert_int_equal(fl_submit(q, &c[0].io), -EINVAL);
+    c[0].io.flags = 0;
     c[1] = c[0];
     assert_int_equal(fl_submit(q, &c[0].io), 0);
     assert_int_equal(fl_submit(q, &c[1].io), -EAGAIN);

@@ -301,6 +301,8 @@ static void remote_info(struct fl_device *dev, struct fl_device_info *info)
     info->max_depth = f->nr_entries - 1;
     if (f->max_cmds)
         info->max_depth = FL_MIN(info->max_depth, f->max_cmds);
+    if (r->want_entries > 1) /* as the URL has it */
+        info->max_depth = FL_MIN(info->max_depth, r->want_entries - 1);
     info->volatile_cache = f->volatile_cache;
     info->hdgst = r->hdgst;
     info->ddgst = r->ddgst;

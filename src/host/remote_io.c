@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "host/remote_queue.h"
 #include "host/status.h"
 
@@ -278,6 +279,36 @@ void fl_rq_send_later(struct fl_remote_queue *q, uint64_t now_ns)
         slot->state = FL_SLOT_OUT;
         slot->age = 0;
         fl_link_submit(&q->link, &slot->req);
+    }
+}
+
+void fl_rq_fail_bad(struct fl_remote_queue *q)
+{
+    struct fl_list ended, *l;
+
+    q->link.bad_memory = false;
+    for (uint32_t i = 0; i < q->nr_slots; i++) {
+        const struct fl_request *req = &q->slots[i].req;
+
+        if (q->slots[i].state == FL_SLOT_KEPT && req->data_len &&
+            !fl_probe_iov(req->iov, req->nr_iov, req->iov_skip, req->data_len, req->to_host))
+            stop_io(q->slots[i].io, -EFAULT, 0);
+    }
+    fl_list_init(&ended);
+    for (uint32_t i = 0; i < q->nr_slots; i++) {
+        struct fl_slot *slot = &q->slots[i];
+        struct fl_rio *rio = slot->io ? fl_rio_of(slot->io) : NULL;
+
+        if (slot->state != FL_SLOT_KEPT || !rio->result)
+            continue;
+        if (!--rio->nr_cmds)
+            fl_list_add_tail(&ended, &rio->link);
+        free_slot(q, slot);
+    }
+    while ((l = fl_list_pop(&ended))) {
+        struct fl_rio *rio = FL_LIST_ENTRY(l, struct fl_rio, link);
+
+        fl_queue_complete(&q->base, fl_io_of(rio), rio->result);
     }
 }
 

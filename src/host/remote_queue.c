@@ -75,6 +75,8 @@ static void go_down(struct fl_remote_queue *q, const char *why)
     q->failed_epoch = q->epoch;
     if (why && !q->creating)
         fl_remote_report_loss(q->remote, q->epoch, why);
+    if (q->link.bad_memory)
+        fl_rq_fail_bad(q); /* sent once more, they would break the next one, too */
 }
 
 static void go_live(struct fl_remote_queue *q)

@@ -115,6 +115,8 @@ void fl_rq_limits(struct fl_remote_queue *q, const struct fl_remote_facts *facts
 void fl_rq_keep(struct fl_remote_queue *q);   /* the connection is gone: OUT becomes KEPT */
 void fl_rq_resend(struct fl_remote_queue *q); /* KEPT goes out over the new one */
 void fl_rq_send_later(struct fl_remote_queue *q, uint64_t now_ns); /* LATER whose pause is over */
+/* KEPT whose I/O's memory is not there, and all else of that I/O, end with -EFAULT. Runs completions. */
+void fl_rq_fail_bad(struct fl_remote_queue *q);
 void fl_rq_fail_all(struct fl_remote_queue *q, int code);          /* not while LIVE */
 /* One more look; the slot that has gone unanswered for too many of them, or NULL. */
 struct fl_slot *fl_rq_scan(struct fl_remote_queue *q);

@@ -100,6 +100,8 @@ char *fl_io_result_text(int result, fl_nvme_status status, char buf[FL_STATUS_TE
         snprintf(buf, FL_STATUS_TEXT_LEN, "the target cannot be reached and the time to wait for it is over");
     else if (result == -ENODEV)
         snprintf(buf, FL_STATUS_TEXT_LEN, "the target was given up as lost");
+    else if (result == -EFAULT)
+        snprintf(buf, FL_STATUS_TEXT_LEN, "memory that was given for it is not mapped, or may not be used for it");
     else
         snprintf(buf, FL_STATUS_TEXT_LEN, "%s", strerror(-result));
     return buf;

@@ -53,6 +53,7 @@ static void becomes_words(void **state)
     assert_true(strstr(fl_io_result_text(-ERANGE, FL_NVME_SC_LBA_RANGE, text), "(status 80h)") != NULL);
     assert_true(strstr(fl_io_result_text(-ENOLINK, 0, text), "cannot be reached") != NULL);
     assert_true(strstr(fl_io_result_text(-ENODEV, 0, text), "lost") != NULL);
+    assert_true(strstr(fl_io_result_text(-EFAULT, 0, text), "not mapped") != NULL);
 }
 
 int main(void)

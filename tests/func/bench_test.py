@@ -63,6 +63,17 @@ def test_table():
         assert len(rows) == 2 + 4 and "\033" not in said, said
 
 
+def test_depth_of_the_url():
+    """It limits what the target has at a time: a greater --depth is run, and said."""
+    with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
+        url = s.url + ("&" if "?" in s.url else "?") + "depth=8"
+        done = run("bench", url, "--depth", "4,32", *SHORT)
+        assert done.stderr.count("depth=8 of the URL lets the target have 7 commands at a time") == 1, done
+        assert "entries" not in run("info", url).stdout
+        assert "with up to 7 commands each" in run("info", url).stdout
+        run("bench", s.url, "--depth", "300", *SHORT, status=USAGE)
+
+
 def test_kinds_of_io():
     with Serve("--ns", "ram:8M", "--nqn", NQN) as s:
         for rw, reads, writes in [("read", 1, 0), ("write", 0, 1), ("randwrite", 0, 1), ("randrw:70", 1, 1), ("rw:30", 1, 1)]:

@@ -7,8 +7,10 @@
 
 #include <unistd.h>
 
+#include "base/url.h"
 #include "bench_clock.h"
 #include "bench_job.h"
+#include "cmd.h"
 #include "term.h"
 
 #define CALIBRATION_NS (20 * FL_NS_PER_MS)
@@ -158,6 +160,27 @@ static int run_jobs(struct bench *b, struct bench_job *jobs, pid_t target, struc
     return b->failed;
 }
 
+/* The URL asks for a queue that is smaller than what is to be in flight: the rest waits in this host, which is
+ * measured as it is, and said. */
+static bool limited_by_url(const char *text, const struct bench *b, const struct fl_device_info *info)
+{
+    static const char *said_of;
+    static uint32_t said_depth;
+    struct fl_url url;
+
+    if (fl_url_parse(text, &url, NULL) < 0 || !fl_url_is_remote(&url) || url.depth < 2 ||
+        url.depth - 1 > info->max_depth)
+        return false;
+    if (said_of == text && said_depth == b->depth)
+        return true; /* once, not for each round */
+    said_of = text;
+    said_depth = b->depth;
+    cmd_complain("%s: depth=%u of the URL lets the target have %u commands at a time: of the %u of --depth %u "
+                 "the others wait here",
+                 text, url.depth, info->max_depth, b->queue_depth, b->depth);
+    return true;
+}
+
 int bench_run(struct fl_device *dev, const struct fl_device_info *info, const struct bench_spec *spec,
               pid_t target, struct bench_result *result, struct fl_error *err)
 {
@@ -182,7 +205,7 @@ int bench_run(struct fl_device *dev, const struct fl_device_info *info, const st
     b.queue_depth = b.depth;
     if (info->max_transfer_len)
         b.queue_depth *= (uint32_t)((spec->block_len + info->max_transfer_len - 1) / info->max_transfer_len);
-    if (info->max_depth && b.queue_depth > info->max_depth)
+    if (info->max_depth && b.queue_depth > info->max_depth && !limited_by_url(result->url, &b, info))
         return fl_error_set(err, -EINVAL, "--depth %u needs a queue of %u commands; %s grants %u at most",
                             b.depth, b.queue_depth, result->url, info->max_depth);
     if (b.nr_blocks < result->nr_jobs)

@@ -124,7 +124,7 @@ static void print_info(const struct fl_device_info *i)
     if (i->max_transfer_len)
         line("max transfer", "%s (larger I/O is split)", fl_size_format(i->max_transfer_len, size));
     if (i->max_queues)
-        line("queues", "%u of up to %u entries", i->max_queues, i->max_depth);
+        line("queues", "%u with up to %u commands each", i->max_queues, i->max_depth);
     line("write cache", "%s", write_cache(i));
     if (i->read_only)
         line("access", "%sread only%s", term_on(stdout, TERM_YELLOW), term_off(stdout));
