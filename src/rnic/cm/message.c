@@ -47,6 +47,10 @@ static size_t put_ip(struct fl_cm_mad *mad, const struct fl_cm_conn *conn)
     return sizeof(*ip);
 }
 
+/* Linux answers a REQ that comes again while it waits for the RTU with nothing, and sends a REP that was lost
+ * again only after the time that we ask for: 2.1 s. */
+#define REP_AGAIN 19
+
 void fl_cm_build_req(const struct fl_cm *cm, struct fl_cm_conn *conn, const void *private_data,
                      size_t private_len)
 {
@@ -70,7 +74,7 @@ void fl_cm_build_req(const struct fl_cm *cm, struct fl_cm_conn *conn, const void
     fl_cm_req_service_set(req, conn->service);
     fl_cm_req_flow_control_set(req, terms->flow_control);
     req->psn = be24_of(terms->psn);
-    fl_cm_req_local_timeout_set(req, cm->config.response_timeout);
+    fl_cm_req_local_timeout_set(req, FL_MIN(cm->config.response_timeout, REP_AGAIN));
     fl_cm_req_retry_count_set(req, terms->retry_count);
     req->pkey = be16_of(route->pkey);
     fl_cm_req_mtu_set(req, route->mtu);
