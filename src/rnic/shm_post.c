@@ -30,7 +30,7 @@ struct batch {
 static void look_ahead(struct batch *b, const struct ibv_send_wr *next)
 {
     b->ahead.iov_len = 0;
-    if (next && next->opcode == IBV_WR_RDMA_WRITE && next->num_sge > 0)
+    if (next && next->opcode == IBV_WR_RDMA_WRITE && next->num_sge > 0 && next->sg_list)
         b->ahead = (struct iovec){(void *)(uintptr_t)next->sg_list[0].addr, next->sg_list[0].length};
 }
 
