@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Is memory that a caller named there at all? The kernel is asked, so that the answer is an answer and not a
- * signal; nothing in it changes. Two system calls for each page: for what went wrong, not for each I/O.
+ * signal; nothing in it changes. A system call for each page: for what went wrong, not for each I/O.
  */
 #ifndef FL_BASE_PROBE_H
 #define FL_BASE_PROBE_H
